@@ -21,6 +21,7 @@ __all__ = [
     "Duration",
     "Effect",
     "FileMode",
+    "FilePath",
     "Globs",
     "HooksConfig",
     "LimitsConfig",
@@ -43,20 +44,24 @@ __all__ = [
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+YEAR: Final = 365 * 86_400
 
 _SIZE_SCHEMA: Final[dict[str, Any]] = {"type": ["integer", "string"], "examples": ["64MiB"]}
 _MODE_SCHEMA: Final[dict[str, Any]] = {"type": ["integer", "string"], "examples": ["0660"]}
 
-Size = Annotated[int, Meta(gt=0, extra={"form": "size"}, extra_json_schema=_SIZE_SCHEMA)]
+Size = Annotated[int, Meta(gt=0, le=2**40, extra={"form": "size"}, extra_json_schema=_SIZE_SCHEMA)]
 """Bytes; a file may write ``"64MiB"``, ``"50KiB"``, ``"10MB"`` or a whole number."""
 
 FileMode = Annotated[int, Meta(ge=0, le=0o777, extra={"form": "mode"}, extra_json_schema=_MODE_SCHEMA)]
 """Permission bits; a file may write ``"0660"`` or ``0o660``."""
 
-Duration = Annotated[float, Meta(gt=0)]
+FilePath = Annotated[Path, Meta(extra_json_schema={"type": "string"})]
+"""A path, absolute once it is loaded."""
+
+Duration = Annotated[float, Meta(gt=0, le=YEAR)]
 """Seconds, more than none."""
 
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 """How many, at least one."""
 
 Globs = tuple[str, ...]
@@ -67,7 +72,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 TransportKind = Literal["stdio", "http", "sse", "websocket"]
 
 
-class RpcConfig(msgspec.Struct, frozen=True, kw_only=True):
+class RpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[rpc]``: the two sockets.
 
     Attributes:
@@ -80,8 +85,8 @@ class RpcConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_connections: How many connections may be open at a time, both sockets together.
     """
 
-    agent_socket: Path | None = None
-    control_socket: Path | None = None
+    agent_socket: FilePath | None = None
+    control_socket: FilePath | None = None
     socket_mode: FileMode = 0o660
     socket_group: str | None = None
     control_group: str | None = None
@@ -89,21 +94,21 @@ class RpcConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: Count = 256
 
 
-class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[log]``: where and how much is logged."""
 
     format: Literal["auto", "json", "console", "journal"] = "auto"
     level: LogLevel = "info"
 
 
-class RateConfig(msgspec.Struct, frozen=True, kw_only=True):
+class RateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``rate``: a token bucket per principal and tool; ``calls`` in ``per`` seconds."""
 
     calls: Count
     per: Duration = 60.0
 
 
-class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True):
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[limits]``: bounds on calls and results, for all servers together.
 
     Attributes:
@@ -119,17 +124,17 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: Count = 256
     call_timeout: Duration = 60.0
     max_call_time: Duration = 600.0
-    shutdown_timeout: Annotated[float, Meta(ge=0)] = 10.0
+    shutdown_timeout: Annotated[float, Meta(ge=0, le=YEAR)] = 10.0
     rate: RateConfig | None = None
 
 
-class StateConfig(msgspec.Struct, frozen=True, kw_only=True):
+class StateConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[state]``: where what must survive a restart is kept; None for the default (see ``state_directory``)."""
 
-    directory: Path | None = None
+    directory: FilePath | None = None
 
 
-class BackoffConfig(msgspec.Struct, frozen=True, kw_only=True):
+class BackoffConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``backoff``: the pauses between attempts to connect, in seconds.
 
     Attributes:
@@ -140,12 +145,12 @@ class BackoffConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     initial: Duration = 0.5
-    factor: Annotated[float, Meta(ge=1)] = 2.0
+    factor: Annotated[float, Meta(ge=1, le=1000)] = 2.0
     maximum: Duration = 60.0
     reset_after: Duration = 60.0
 
 
-class ToolFilter(msgspec.Struct, frozen=True, kw_only=True):
+class ToolFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``tools``: which of a server's tools exist for agents, and in what words.
 
     Attributes:
@@ -159,7 +164,7 @@ class ToolFilter(msgspec.Struct, frozen=True, kw_only=True):
     describe: dict[str, str] = {}
 
 
-class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
+class AuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``auth``: how a remote server is logged in to.
 
     Attributes:
@@ -177,7 +182,7 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
 
 
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[servers.ID]``: one MCP server, started by ``command`` or reached at ``url``.
 
     Attributes:
@@ -210,7 +215,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    cwd: Path | None = None
+    cwd: FilePath | None = None
     url: str | None = None
     transport: TransportKind | None = None
     headers: dict[str, str] = {}
@@ -228,7 +233,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthConfig | None = None
     backoff: BackoffConfig = BackoffConfig()
     tools: ToolFilter = ToolFilter()
-    roots: tuple[Path, ...] = ()
+    roots: tuple[FilePath, ...] = ()
     log_stderr: Literal["debug", "info", "warning", "error", "off"] = "info"
     rate: RateConfig | None = None
 
@@ -242,7 +247,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return "websocket" if self.url.lower().startswith(("ws://", "wss://")) else "http"
 
 
-class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[[policy.rules]]``: what is done with the calls that match all of its conditions.
 
     Attributes:
@@ -268,7 +273,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class PolicyTest(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[[policy.tests]]``: a call and the effect that the rules must have on it.
 
     Attributes:
@@ -290,7 +295,7 @@ class PolicyTest(msgspec.Struct, frozen=True, kw_only=True):
     assigns: dict[str, Any] = {}
 
 
-class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[policy]``: which calls run, which are asked about, which are refused.
 
     Attributes:
@@ -308,14 +313,14 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[PolicyTest, ...] = ()
 
 
-class HooksConfig(msgspec.Struct, frozen=True, kw_only=True):
+class HooksConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[hooks]``: ``module:function`` of one's own code, run around each call."""
 
     before_call: tuple[str, ...] = ()
     after_call: tuple[str, ...] = ()
 
 
-class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
+class AuditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[audit]``: the record of every decision and call.
 
     Attributes:
@@ -329,26 +334,26 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     arguments: bool = False
 
 
-class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[metrics]``: an HTTP endpoint for Prometheus at ``listen`` (``HOST:PORT``); None for none."""
 
     listen: str | None = None
 
 
-class ShapeConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ShapeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[shape]``: how a result is shaped for a model; ``max_text`` is its longest text in bytes."""
 
     max_text: Size = 50 * KIB
 
 
-class ToolsetConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ToolsetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[toolsets.NAME]``: a named selection: tools matching ``tools`` of servers matching ``servers``."""
 
     servers: Globs = ("*",)
     tools: Globs = ("*",)
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration.
 
     Attributes:
