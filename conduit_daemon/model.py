@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from conduit_daemon.errors import ErrorKind, Sent
+from conduit_daemon.errors import ClientError, ErrorKind, Sent
 
-__all__ = ["Dropped", "Principal", "Rejected", "Tool", "ToolCall", "ToolReport", "ToolResult"]
+__all__ = [
+    "Call",
+    "Dropped",
+    "Outcome",
+    "Principal",
+    "Rejected",
+    "Tool",
+    "ToolCall",
+    "ToolReport",
+    "ToolResult",
+]
 
 _TOOL_KEYS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
 
@@ -214,3 +224,93 @@ class ToolReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     outcome: Sent | str
     duration: float
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call on its way through the pipeline.
+
+    Attributes:
+        id: The daemon's own id of the call, the same in every event, log line and audit row.
+        name: The exposed name, as the caller gave it.
+        arguments: What the tool is called with.
+        principal: Who calls.
+        taint: Ids of the servers whose output is in the caller's context.
+        assigns: Facts of the caller's own, for rules.
+        meta: The request's ``_meta``, passed to the server.
+        timeout: Seconds that the whole call may take, waiting included; None for the configuration's.
+        toolset: The id of the toolset that the model was offered; None for today's.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    principal: Principal
+    taint: frozenset[str] = frozenset()
+    assigns: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
+    timeout: float | None = None
+    toolset: str | None = None
+
+
+Decided = Literal["allow", "approve", "deny", "filtered", "invalid", "none"]
+"""What was decided about a call; ``none`` where it failed before a decision was due."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a call.
+
+    Attributes:
+        call: The call.
+        server: The server's id; None where no tool was found.
+        tool: The server's own name of the tool; None where none was found.
+        kind: ``ok``, ``tool_error`` (the tool ran and reports a failure) or an error kind.
+        sent: ``done``, or how far a failed call came.
+        result: The CallToolResult as the server wrote it; empty where the call failed.
+        error: Why it failed; None where there is a result.
+        decision: What was decided about it.
+        rule: The rule that decided, ``default`` where none matched; None where none was asked.
+        duration: Seconds from the request to the answer.
+        halt: Whether an approver asked for the agent's loop to end.
+    """
+
+    call: Call
+    kind: str
+    server: str | None = None
+    tool: str | None = None
+    sent: Sent | Literal["done"] = "done"
+    result: msgspec.Raw = msgspec.Raw(b"")
+    error: ClientError | None = None
+    decision: Decided = "none"
+    rule: str | None = None
+    duration: float = 0.0
+    halt: bool = False
+
+    def tool_result(self) -> ToolResult:
+        """The result, decoded.
+
+        Raises:
+            ClientError: The call failed; or ``protocol``, what the server answered is no CallToolResult.
+        """
+        if self.error is not None:
+            raise self.error
+        try:
+            return ToolResult.from_wire(msgspec.json.decode(self.result))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise ClientError(
+                "protocol",
+                f"Server {self.server} broke the protocol: {error}. The call may have taken effect.",
+                self.server,
+                self.tool,
+                outcome="outcome_unknown",
+            ) from None
+
+    def report(self, call_id: str | None = None) -> ToolReport:
+        """What became of it, without its contents."""
+        return ToolReport(
+            call_id=call_id,
+            server=self.server,
+            tool=self.tool or self.call.name,
+            kind=self.kind,
+            outcome=self.sent,
+            duration=self.duration,
+        )

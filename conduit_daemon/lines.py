@@ -1,0 +1,253 @@
+"""Messages that are lines, over file descriptors: cut from what is read, written without waiting where possible.
+
+Both the servers' pipes and the agents' sockets carry one JSON message a line. The costs that matter on
+that way are task switches, not bytes, so a write is tried at once by whoever has something to write; only
+what the kernel does not take is queued, for one task to drain.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from typing import Final, final
+
+import msgspec
+import trio
+
+__all__ = ["READ_SIZE", "LineSplitter", "LineWriter", "Oversized", "Queued", "WriterClosed", "WriterStalled"]
+
+READ_SIZE: Final = 1 << 18
+_EDGE: Final = 4096
+_JOIN: Final = 64  # buffers joined into one writev; IOV_MAX is at least 1,024 on Linux, 16 by POSIX
+
+
+@final
+class Oversized(msgspec.Struct, frozen=True):
+    """A line longer than the limit, of which only the edges were kept.
+
+    Attributes:
+        head: Its first bytes (at most 4 KiB), in which a message's id usually stands.
+        tail: Its last bytes (at most 4 KiB).
+        size: Its length in bytes.
+    """
+
+    head: bytes
+    tail: bytes
+    size: int
+
+
+@final
+class LineSplitter:
+    """Cuts a stream of chunks into lines, in time linear in the bytes however the chunks fall.
+
+    Args:
+        limit: The longest line, in bytes, that is kept; of a longer one an ``Oversized`` remains.
+    """
+
+    __slots__ = ("_head", "_limit", "_parts", "_size", "_tail")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the unfinished line so far, kept or not."""
+        return self._size
+
+    def feed(self, chunk: bytes) -> list[bytes | Oversized]:
+        """The lines that `chunk` completes, without their line feeds, in order."""
+        if not self._size and chunk.find(b"\n") == len(chunk) - 1 <= self._limit:
+            return [chunk[:-1]]  # the usual case: one message, whole
+        lines: list[bytes | Oversized] = []
+        pieces = chunk.split(b"\n")
+        last = pieces.pop()
+        for piece in pieces:
+            self._add(piece)
+            lines.append(self._finish())
+        if last:
+            self._add(last)
+        return lines
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= self._limit:
+            self._parts.append(piece)
+            return
+        if self._parts or not self._head:
+            kept = b"".join(self._parts) + piece[:_EDGE]
+            self._head = kept[:_EDGE]
+            self._parts = []
+        self._tail = (self._tail + piece[-_EDGE:])[-_EDGE:]
+
+    def _finish(self) -> bytes | Oversized:
+        size, parts = self._size, self._parts
+        self._size, self._parts = 0, []
+        if size <= self._limit:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        line = Oversized(self._head, self._tail, size)
+        self._head = self._tail = b""
+        return line
+
+
+class WriterClosed(Exception):
+    """The other end is gone, or this writer was closed: nothing can be written any more."""
+
+
+class WriterStalled(Exception):
+    """The other end took no byte for the writer's patience."""
+
+
+@final
+class Queued:
+    """A line that the kernel did not take at once.
+
+    Attributes:
+        started: Whether any byte of it has been handed to the kernel.
+    """
+
+    __slots__ = ("data", "started")
+
+    def __init__(self, data: memoryview, started: bool) -> None:
+        self.data = data
+        self.started = started
+
+
+@final
+class LineWriter:
+    """Writes lines to a non-blocking descriptor, at once where the kernel takes them.
+
+    `write` never waits and may be called from any task; `run` is the task that drains what is left over.
+    A line that was begun is always finished before another one starts.
+
+    Args:
+        fd: The descriptor; set to non-blocking here. The writer does not close it.
+        patience: Seconds without progress after which `run` raises ``WriterStalled``.
+    """
+
+    __slots__ = ("_backlog", "_closed", "_fd", "_patience", "_room", "_wake", "buffered")
+
+    def __init__(self, fd: int, *, patience: float = math.inf) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._patience = patience
+        self._backlog: deque[Queued] = deque()
+        self._closed = False
+        self._wake: trio.Event | None = None
+        self._room: trio.Event | None = None
+        self.buffered = 0
+        """Bytes that wait for the kernel to take them."""
+
+    def write(self, line: bytes | bytearray, *, urgent: bool = False) -> Queued | None:
+        """Writes `line`, which ends with a line feed; what the kernel does not take now, `run` writes later.
+
+        Args:
+            line: Whole lines.
+            urgent: Ahead of all queued lines that were not begun.
+
+        Returns:
+            None if the kernel has it all, else the queued rest.
+
+        Raises:
+            WriterClosed: The other end is gone; nothing of `line` was queued.
+        """
+        if self._closed:
+            raise WriterClosed
+        started = False
+        rest = memoryview(line)
+        if not self._backlog:
+            try:
+                taken = os.write(self._fd, line)
+            except BlockingIOError:
+                taken = 0
+            except OSError as error:
+                self.close()
+                raise WriterClosed from error
+            if taken == len(line):
+                return None
+            started = taken > 0
+            rest = rest[taken:]
+        queued = Queued(rest, started)
+        if urgent:
+            self._backlog.insert(1 if self._backlog and self._backlog[0].started else 0, queued)
+        else:
+            self._backlog.append(queued)
+        self.buffered += len(rest)
+        if self._wake is not None:
+            self._wake.set()
+        return queued
+
+    def withdraw(self, queued: Queued) -> bool:
+        """Takes a queued line back, unless a byte of it was written; tells whether it did."""
+        if queued.started or queued not in self._backlog:
+            return False
+        self._backlog.remove(queued)
+        self.buffered -= len(queued.data)
+        self._note_room()
+        return True
+
+    def close(self) -> None:
+        """Refuses all further writes and forgets what is queued. The descriptor stays open."""
+        self._closed = True
+        self._backlog.clear()
+        self.buffered = 0
+        self._note_room()
+        if self._wake is not None:
+            self._wake.set()
+
+    async def drained(self, below: int = 1) -> None:
+        """Waits until fewer than `below` bytes are buffered, or the writer is closed."""
+        while self.buffered >= below and not self._closed:
+            if self._room is None:
+                self._room = trio.Event()
+            await self._room.wait()
+
+    async def run(self) -> None:
+        """Drains the backlog until the writer is closed.
+
+        Raises:
+            WriterStalled: No byte was taken for `patience` seconds.
+            WriterClosed: The other end is gone.
+        """
+        while not self._closed:
+            if not self._backlog:
+                self._wake = trio.Event()
+                await self._wake.wait()
+                self._wake = None
+                continue
+            with trio.move_on_after(self._patience) as waiting:
+                await trio.lowlevel.wait_writable(self._fd)
+            if waiting.cancelled_caught:
+                raise WriterStalled
+            self._write_some()
+
+    def _write_some(self) -> None:
+        if not self._backlog:  # closed or withdrawn while waiting
+            return
+        batch = [self._backlog[i].data for i in range(min(_JOIN, len(self._backlog)))]
+        try:
+            taken = os.writev(self._fd, batch)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close()
+            raise WriterClosed from error
+        self.buffered -= taken
+        while taken:
+            first = self._backlog[0]
+            if taken < len(first.data):
+                first.data = first.data[taken:]
+                first.started = True
+                break
+            taken -= len(first.data)
+            self._backlog.popleft()
+        self._note_room()
+
+    def _note_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
