@@ -1,0 +1,116 @@
+"""What every call passes through: the published snapshots, the servers' ports, and those who keep account."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import Final, Protocol, final
+
+from conduit_daemon.clients.deadlines import Deadlines
+from conduit_daemon.clients.port import Port
+from conduit_daemon.config.model import LimitsConfig, ServerConfig
+from conduit_daemon.hub.catalogue import Catalogue
+from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.model import Outcome
+from conduit_daemon.pipeline.limits import Slots
+from conduit_daemon.pipeline.policy import Policy
+from conduit_daemon.published import Published
+from conduit_daemon.telemetry.events import EventBus
+
+__all__ = ["Context", "Gate", "Recorder"]
+
+_REMEMBERED: Final = 1000
+
+
+class Recorder(Protocol):
+    """Keeps account of finished calls: the audit."""
+
+    def record(self, outcome: Outcome) -> None:
+        """Notes a finished call; must neither wait nor raise."""
+
+
+@final
+class Gate:
+    """The parts that all calls share. Owned by the application; it outlives every restart in the tree.
+
+    Attributes:
+        catalogue: What is offered and known, as the hub publishes it.
+        policy: The rules in force; None where a single client is used directly and has none.
+        ports: The servers' ports by id.
+        bus: Where events go.
+        recorder: The audit; None where it is off.
+        deadlines: The timer heap of calls that wait or have a time limit of their own.
+        stopping: Whether new calls are refused because the daemon stops.
+        running: How many calls are on their way.
+        total: How many calls have ended.
+        errors: Of those, how many failed or reported a failure.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalogue: Published[Catalogue],
+        policy: Published[Policy] | None,
+        ports: dict[str, Port],
+        limits: LimitsConfig,
+        bus: EventBus,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.catalogue = catalogue
+        self.policy = policy
+        self.ports = ports
+        self.bus = bus
+        self.recorder = recorder
+        self.deadlines = Deadlines()
+        self.slots = Slots(limits.max_in_flight)
+        self.server_slots: dict[str, Slots] = {}
+        self.max_call_time = limits.max_call_time
+        self.stopping = False
+        self.running = 0
+        self.total = 0
+        self.errors = 0
+        self._remembered: dict[str, ToolSet] = {}
+        self._run = secrets.token_hex(3)
+        self._count = itertools.count(1)
+
+    def new_call_id(self) -> str:
+        """An id for a call, unique also across restarts of the daemon."""
+        return f"{self._run}-{next(self._count):x}"
+
+    def configure_server(self, server: str, config: ServerConfig) -> None:
+        """Sets how many calls run on a server at a time."""
+        slots = self.server_slots.get(server)
+        if slots is None:
+            self.server_slots[server] = Slots(config.max_in_flight)
+        else:
+            slots.resize(config.max_in_flight)
+
+    def remember(self, toolset: ToolSet) -> None:
+        """Keeps a toolset that was listed, so that calls can be resolved against it later (the last 1,000)."""
+        self._remembered.pop(toolset.id, None)
+        self._remembered[toolset.id] = toolset
+        if len(self._remembered) > _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+    def recall(self, toolset_id: str) -> ToolSet | None:
+        """The toolset of this id, if it is today's or remembered."""
+        offered = self.catalogue.current.offered
+        return offered if offered.id == toolset_id else self._remembered.get(toolset_id)
+
+
+@final
+class Context:
+    """The pipeline as one caller sees it: the gate, and the caller's own taint.
+
+    Attributes:
+        gate: The shared parts.
+        taint: Ids of the servers whose results were delivered to this caller.
+        track_taint: Whether that is added to what a call brings along.
+    """
+
+    __slots__ = ("gate", "taint", "track_taint")
+
+    def __init__(self, gate: Gate, *, track_taint: bool = True) -> None:
+        self.gate = gate
+        self.taint: frozenset[str] = frozenset()
+        self.track_taint = track_taint

@@ -1,0 +1,53 @@
+"""The first stage: which tool a name means, in the toolset that the model was offered."""
+
+from __future__ import annotations
+
+import difflib
+
+from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.naming import exposed_name
+from conduit_daemon.hub.toolset import Entry
+from conduit_daemon.model import Call
+from conduit_daemon.pipeline.gate import Gate
+
+__all__ = ["resolve"]
+
+
+def resolve(call: Call, gate: Gate) -> Entry:
+    """The tool that `call` names, by exact lookup.
+
+    With a toolset's id, only what that toolset holds and the configuration still allows; else what is known
+    today, servers that are down included (their calls fail as ``unavailable``, which says more than a name
+    that is unknown).
+
+    Raises:
+        ClientError: ``unknown_tool``, or ``unknown_toolset``.
+    """
+    catalogue = gate.catalogue.current
+    if call.toolset is None:
+        entry = catalogue.known.resolve(call.name)
+        if entry is not None:
+            return entry
+    else:
+        toolset = gate.recall(call.toolset)
+        if toolset is None:
+            raise ClientError(
+                "unknown_toolset",
+                f"Toolset {call.toolset} is not known any more; list the tools again and use the new id.",
+            )
+        entry = toolset.resolve(call.name)
+        if entry is not None:
+            if (entry.server_id, entry.tool.name) not in catalogue.filtered and entry.server_id in gate.ports:
+                return entry
+            raise _unknown(call.name, (), filtered=True)
+    near = difflib.get_close_matches(call.name, [entry.exposed for entry in catalogue.offered], 1)
+    raise _unknown(call.name, near, filtered=_is_filtered(call.name, catalogue.filtered))
+
+
+def _is_filtered(name: str, filtered: frozenset[tuple[str, str]]) -> bool:
+    return any(name == exposed_name(server, tool) for server, tool in filtered)
+
+
+def _unknown(name: str, near: list[str] | tuple[()], *, filtered: bool) -> ClientError:
+    hint = f"; did you mean {near[0]}?" if near else "; use a name from the list of tools."
+    return ClientError("unknown_tool", f"There is no tool {name[:100]!r}{hint}", data={"filtered": filtered})

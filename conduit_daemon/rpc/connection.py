@@ -1,0 +1,283 @@
+"""One agent's connection: its requests run side by side and are answered as they finish.
+
+A call of a tool takes no task: the reader starts it and goes on reading, and the answer is written by whoever
+reads the server. Everything else is one task a request, owned by the connection and ended with it.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, final
+
+import msgspec
+import trio
+
+from conduit_daemon.errors import ClientError
+from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized, WriterClosed
+from conduit_daemon.model import Principal
+from conduit_daemon.pipeline.gate import Context
+from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.protocol import Malformed, Request, RequestId
+from conduit_daemon.telemetry.events import EventBus
+
+__all__ = ["Connection", "Dispatch", "Ended", "InFlight"]
+
+_HIGH_WATER: Final = 1 << 20
+_LOW_WATER: Final = 1 << 18
+_MAX_RUNNING: Final = 4096
+_HUP_POLL: Final = 0.05
+
+Handler = Callable[["Connection", Request], Awaitable[object]]
+
+
+class InFlight(Protocol):
+    """A request that is being worked on."""
+
+    def cancel(self) -> None:
+        """Ends it without an answer."""
+
+
+class Dispatch(Protocol):
+    """What the methods are: see `conduit_daemon.rpc.methods`."""
+
+    def start(self, connection: Connection, request: Request) -> Handler | None:
+        """Starts a request at once and returns None, or returns what is to run as a task.
+
+        Raises:
+            ClientError: The request is refused.
+        """
+
+
+class Ended(Exception):
+    """The connection is over."""
+
+
+@final
+class _Task:
+    """A request that runs as a task."""
+
+    __slots__ = ("scope",)
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+
+    def cancel(self) -> None:
+        self.scope.cancel()
+
+
+@final
+class Connection:
+    """A connected agent or administrator.
+
+    Args:
+        sock: The connected socket; closed at the end of `run`.
+        dispatch: The methods.
+        context: The pipeline as this caller sees it.
+        principal: Who is at the other end.
+        control: Whether it came through the control socket.
+        bus: Where events go.
+        max_message: Longest line in bytes.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        dispatch: Dispatch,
+        *,
+        context: Context,
+        principal: Principal,
+        control: bool,
+        bus: EventBus,
+        max_message: int,
+    ) -> None:
+        self.context = context
+        self.principal = principal
+        self.control = control
+        self.running: dict[RequestId, InFlight] = {}
+        self.initialized = False
+        self._sock = sock
+        self._dispatch = dispatch
+        self._bus = bus
+        self._max_message = max_message
+        self._splitter = LineSplitter(max_message)
+        self._writer = LineWriter(sock.fileno())
+        self._nursery: trio.Nursery | None = None
+        self._room: trio.Event | None = None
+        self._idle: trio.Event | None = None
+
+    async def run(self) -> None:
+        """Serves the connection until it ends, then cancels what still runs."""
+        fd = self._sock.fileno()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._write)
+                await self._read(fd)
+                await self._finish(fd)
+                nursery.cancel_scope.cancel()
+        finally:
+            for request in list(self.running.values()):
+                request.cancel()
+            self.running.clear()
+            self._writer.close()
+            trio.lowlevel.notify_closing(fd)
+            self._sock.close()
+
+    # ---- writing
+
+    def send(self, line: bytes) -> None:
+        """Writes a line, at once where the peer takes it; a peer that has gone is no error.
+
+        A peer that leaves more unread than the longest message allows is disconnected.
+        """
+        try:
+            self._writer.write(line)
+        except WriterClosed:
+            return
+        if self._writer.buffered > self._max_message:
+            self._bus.emit("rpc.slow_reader", level="warning", pid=self.principal.pid, bytes=self._writer.buffered)
+            self._writer.close()
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel()
+
+    def notify(self, method: str, params: object) -> None:
+        """Sends a notification."""
+        self.send(protocol.notification(method, params))
+
+    def settle(self, request_id: RequestId, line: bytes) -> None:
+        """Answers a request that is in flight; one that was cancelled meanwhile gets no answer."""
+        if self._forget(request_id) is not None:
+            self.send(line)
+
+    def _forget(self, request_id: RequestId) -> InFlight | None:
+        request = self.running.pop(request_id, None)
+        if self._room is not None:
+            self._room.set()
+        if self._idle is not None and not self.running:
+            self._idle.set()
+        return request
+
+    async def _write(self) -> None:
+        try:
+            await self._writer.run()
+        except WriterClosed:
+            assert self._nursery is not None  # noqa: S101 - run() set it
+            self._nursery.cancel_scope.cancel()
+
+    # ---- reading
+
+    async def _read(self, fd: int) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(fd)
+            try:
+                chunk = self._sock.recv(READ_SIZE)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return
+            if not chunk:
+                return
+            for line in self._splitter.feed(chunk):
+                if isinstance(line, Oversized):
+                    self._refuse_oversized(line.size)
+                    return
+                if line and not line.isspace():
+                    self._take(line)
+                    await self._backpressure()
+            if self._splitter.pending > self._max_message:
+                self._refuse_oversized(self._splitter.pending)
+                return
+
+    async def _backpressure(self) -> None:
+        if self._writer.buffered > _HIGH_WATER:
+            await self._writer.drained(_LOW_WATER)
+        while len(self.running) >= _MAX_RUNNING:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    def _refuse_oversized(self, size: int) -> None:
+        self._bus.emit("rpc.rejected", level="warning", pid=self.principal.pid, reason="line too long", bytes=size)
+        text = f"A line over {self._max_message} bytes (rpc.max_message) is not read; the connection is closed."
+        self.send(protocol.error_answer(None, -32600, text))
+
+    def _take(self, line: bytes) -> None:
+        try:
+            request = protocol.decode_request(line)
+        except Malformed as error:
+            if not _is_answer(line):
+                self.send(protocol.error_answer(None, error.code, str(error)))
+            return
+        request_id = request.id
+        if isinstance(request_id, msgspec.UnsetType):
+            if request.method == "notifications/cancelled":
+                self._cancel(request)
+            return
+        if request_id in self.running:
+            text = f"A request with the id {request_id!r} is still running on this connection; use another id."
+            self.send(protocol.error_answer(None, -32600, text))
+            return
+        try:
+            handler = self._dispatch.start(self, request)
+        except ClientError as error:
+            self.send(protocol.failure(request_id, error))
+            return
+        if handler is not None:
+            task = _Task()
+            self.running[request_id] = task
+            assert self._nursery is not None  # noqa: S101 - run() set it
+            self._nursery.start_soon(self._run_handler, handler, request, request_id, task)
+
+    async def _run_handler(self, handler: Handler, request: Request, request_id: RequestId, task: _Task) -> None:
+        with task.scope:
+            try:
+                result = await handler(self, request)
+            except ClientError as error:
+                self.settle(request_id, protocol.failure(request_id, error))
+                return
+            except Exception as error:  # noqa: BLE001 - a defect of one method must not end the others' requests
+                self._bus.emit("internal.error", level="error", message=f"{request.method} failed.", error=repr(error))
+                failed = ClientError("internal", "The daemon failed on this request; its log says why.")
+                self.settle(request_id, protocol.failure(request_id, failed))
+                return
+            self.settle(request_id, protocol.answer(request_id, result))
+
+    def _cancel(self, request: Request) -> None:
+        try:
+            wanted = protocol.decode_params(request.params, _Cancelled).requestId
+        except ClientError:
+            return
+        request = self._forget(wanted)
+        if request is not None:
+            request.cancel()
+
+    async def _finish(self, fd: int) -> None:
+        """After the last request: answers what runs, unless the peer has gone altogether."""
+        while self.running and not _hung_up(fd):
+            self._idle = trio.Event()
+            with trio.move_on_after(_HUP_POLL):
+                await self._idle.wait()
+        while self._writer.buffered and not _hung_up(fd):
+            with trio.move_on_after(_HUP_POLL):
+                await self._writer.drained()
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: RequestId
+
+
+def _is_answer(line: bytes) -> bool:
+    """Whether a line is an answer to a request, of which we make none: dropped, as JSON-RPC wants."""
+    try:
+        message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return "method" not in message and ("result" in message or "error" in message)
+
+
+def _hung_up(fd: int) -> bool:
+    """Whether the peer has closed both directions; one that only ended its requests still reads answers."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))

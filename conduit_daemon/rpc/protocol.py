@@ -1,0 +1,113 @@
+"""The RPC's messages: JSON-RPC 2.0, one a line, in and out.
+
+Results are spliced into their answers as raw bytes: what a server wrote is not decoded again for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from conduit_daemon.errors import ClientError
+
+__all__ = [
+    "Malformed",
+    "Request",
+    "RequestId",
+    "answer",
+    "decode_params",
+    "decode_request",
+    "error_answer",
+    "failure",
+    "notification",
+]
+
+RequestId = int | str
+NOTHING: Final = msgspec.Raw(b"")
+P = TypeVar("P")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request or, without an id, a notification.
+
+    Attributes:
+        method: What is asked.
+        id: The caller's id of it; UNSET for a notification.
+        params: The raw params; empty where there are none.
+        jsonrpc: Always "2.0".
+    """
+
+    method: str
+    id: RequestId | UnsetType = UNSET
+    params: msgspec.Raw = NOTHING
+    jsonrpc: Literal["2.0"] = "2.0"
+
+
+_decode = msgspec.json.Decoder(Request).decode
+_encode = msgspec.json.Encoder().encode
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+class Malformed(Exception):
+    """A line that is no request; `code` and the message go into the answer."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def decode_request(line: bytes) -> Request:
+    """The request of a line.
+
+    Raises:
+        Malformed: -32700 where it is no JSON, -32600 where it is no request.
+    """
+    try:
+        return _decode(line)
+    except msgspec.ValidationError as error:
+        raise Malformed(-32600, f"This is no JSON-RPC 2.0 request: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(-32700, f"This line is no valid JSON: {error}") from None
+
+
+def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
+    """The params as a `kind`.
+
+    Raises:
+        ClientError: ``invalid_params``, naming what is wrong.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    try:
+        return decoder.decode(raw if raw is not NOTHING and len(raw) else b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = str(error).replace("Object contains unknown field", "Unknown parameter")
+        text = text.replace("Object missing required field", "Missing parameter")
+        raise ClientError("invalid_params", f"{text}.") from None
+
+
+def answer(request_id: RequestId, result: Any) -> bytes:
+    """The line that answers a request; a Raw result is taken as it is, anything else is encoded."""
+    body = result if isinstance(result, msgspec.Raw) else _encode(result)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (_encode(request_id), body)
+
+
+def failure(request_id: RequestId, error: ClientError) -> bytes:
+    """The line that answers a request with a ClientError."""
+    return error_answer(request_id, error.code, error.message, error.to_data())
+
+
+def error_answer(request_id: RequestId | None, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
+    """The line that answers with an error; `request_id` is None where the request could not be read."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": error}) + b"\n"
+
+
+def notification(method: str, params: Any) -> bytes:
+    """The line of a notification; Raw params are taken as they are."""
+    return _encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
