@@ -1,6 +1,8 @@
 """The configuration: its Structs, reading it from a file, and what a reload changes."""
 
 from conduit_daemon.config.diff import Diff, diff
+from conduit_daemon.config.globs import matcher
+from conduit_daemon.config.load import ImportedServers, Loaded, LoadedServer, import_servers, load, load_server, parse
 from conduit_daemon.config.model import (
     AuditConfig,
     AuthConfig,
@@ -24,6 +26,7 @@ from conduit_daemon.config.model import (
     ToolsetConfig,
     TransportKind,
 )
+from conduit_daemon.config.places import agent_socket, config_candidates, control_socket, state_directory
 
 __all__ = [
     "AuditConfig",
@@ -33,7 +36,10 @@ __all__ = [
     "Diff",
     "Effect",
     "HooksConfig",
+    "ImportedServers",
     "LimitsConfig",
+    "Loaded",
+    "LoadedServer",
     "LogConfig",
     "LogLevel",
     "MetricsConfig",
@@ -48,5 +54,14 @@ __all__ = [
     "ToolFilter",
     "ToolsetConfig",
     "TransportKind",
+    "agent_socket",
+    "config_candidates",
+    "control_socket",
     "diff",
+    "import_servers",
+    "load",
+    "load_server",
+    "matcher",
+    "parse",
+    "state_directory",
 ]

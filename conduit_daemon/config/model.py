@@ -31,6 +31,7 @@ __all__ = [
     "PolicyConfig",
     "PolicyRule",
     "PolicyTest",
+    "Program",
     "RateConfig",
     "RpcConfig",
     "ServerConfig",
@@ -57,6 +58,9 @@ FileMode = Annotated[int, Meta(ge=0, le=0o777, extra={"form": "mode"}, extra_jso
 
 FilePath = Annotated[Path, Meta(extra_json_schema={"type": "string"})]
 """A path, absolute once it is loaded."""
+
+Program = Annotated[str, Meta(extra={"form": "program"})]
+"""A program's name, looked up on the path, or its path, absolute once it is loaded."""
 
 Duration = Annotated[float, Meta(gt=0, le=YEAR)]
 """Seconds, more than none."""
@@ -212,7 +216,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         rate: Instead of the one in ``limits``; None for that.
     """
 
-    command: str | None = None
+    command: Program | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: FilePath | None = None
@@ -257,7 +261,8 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         tools: Globs of the servers' own names, of ``resource:URI`` and of ``prompt:NAME``.
         principals: Globs of ``USER`` or ``USER/AGENT``.
         annotations: Hints that the tool must have, with these values; they count on trusted servers only.
-        tainted_by: Server ids, any of whose output is in the model's context, or ``untrusted``; empty for no condition.
+        tainted_by: Globs of servers, any of whose output is in the model's context; ``untrusted`` stands for all
+            that are not trusted. None for no condition.
         when: A CEL expression over args, server, tool, annotations, principal, taint and assigns.
         reason: Told to the model, or to the person who is asked.
     """
@@ -268,7 +273,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tools: Globs = ("*",)
     principals: Globs = ("*",)
     annotations: dict[str, Any] = {}
-    tainted_by: tuple[str, ...] = ()
+    tainted_by: Globs | None = None
     when: str | None = None
     reason: str | None = None
 
