@@ -209,9 +209,7 @@ class LineDispatcher:
         if queued is not None and self._writer.withdraw(queued):
             error.outcome = "not_sent"
         elif tell:
-            self.notify(
-                "notifications/cancelled", {"requestId": pending.request_id, "reason": error.kind}, urgent=True
-            )
+            self.notify("notifications/cancelled", {"requestId": pending.request_id, "reason": error.kind}, urgent=True)
         self._settle(pending, None, error)
 
     # ---- answering the server

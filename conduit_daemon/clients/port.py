@@ -140,9 +140,7 @@ class Port:
         """
         if self.target is None:
             raise self.unavailable(tool)
-        return self.target.begin_call(
-            tool, arguments, on_result, meta=meta, total=total, on_progress=on_progress
-        )
+        return self.target.begin_call(tool, arguments, on_result, meta=meta, total=total, on_progress=on_progress)
 
     def unavailable(self, tool: str | None = None) -> ClientError:
         """The error of a call that finds no connection here."""

@@ -96,9 +96,7 @@ class Flight:
         "done",
     )
 
-    def __init__(
-        self, call: Call, context: Context, on_outcome: OnOutcome, on_progress: OnProgress | None
-    ) -> None:
+    def __init__(self, call: Call, context: Context, on_outcome: OnOutcome, on_progress: OnProgress | None) -> None:
         self.call = call
         self.done = False
         self._context = context
@@ -164,13 +162,23 @@ class Flight:
         self._decision, self._rule = decision.effect, decision.rule
         for failed in decision.errors:
             gate.bus.emit(
-                "policy.condition_failed", level="warning", server=entry.server_id, tool=entry.tool.name, call=call.id,
+                "policy.condition_failed",
+                level="warning",
+                server=entry.server_id,
+                tool=entry.tool.name,
+                call=call.id,
                 reason=failed,
             )
         if decision.effect != "allow":
             gate.bus.emit(
-                "policy.denied", level="warning", server=entry.server_id, tool=entry.tool.name, call=call.id,
-                principal=call.principal.name, rule=decision.rule, effect=decision.effect,
+                "policy.denied",
+                level="warning",
+                server=entry.server_id,
+                tool=entry.tool.name,
+                call=call.id,
+                principal=call.principal.name,
+                rule=decision.rule,
+                effect=decision.effect,
             )
             raise _refusal(entry, decision.effect, decision.rule, decision.reason)
 
@@ -242,8 +250,12 @@ class Flight:
 
     def _fail(self, error: Exception) -> None:
         self._context.gate.bus.emit(
-            "internal.error", level="error", call=self.call.id, message="A stage of the pipeline failed on a call.",
-            error=f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)),
+            "internal.error",
+            level="error",
+            call=self.call.id,
+            message="A stage of the pipeline failed on a call.",
+            error=f"{type(error).__name__}: {error}",
+            traceback="".join(traceback.format_exception(error)),
         )
         self._land(None, False, ClientError("internal", "The daemon failed on this call; its log says why."))
 
@@ -264,8 +276,16 @@ class Flight:
         if error is not None:
             error.server, error.tool = error.server or server, error.tool or tool
             outcome = Outcome(
-                call=self.call, kind=error.kind, server=server, tool=tool, sent=error.outcome, error=error,
-                decision=self._decision, rule=self._rule, duration=duration, halt=error.data.get("halt") is True,
+                call=self.call,
+                kind=error.kind,
+                server=server,
+                tool=tool,
+                sent=error.outcome,
+                error=error,
+                decision=self._decision,
+                rule=self._rule,
+                duration=duration,
+                halt=error.data.get("halt") is True,
             )
         else:
             assert result is not None  # noqa: S101 - a result or an error
@@ -273,8 +293,14 @@ class Flight:
             if server not in context.taint:
                 context.taint |= {server}
             outcome = Outcome(
-                call=self.call, kind="tool_error" if is_error else "ok", server=server, tool=tool, result=result,
-                decision=self._decision, rule=self._rule, duration=duration,
+                call=self.call,
+                kind="tool_error" if is_error else "ok",
+                server=server,
+                tool=tool,
+                result=result,
+                decision=self._decision,
+                rule=self._rule,
+                duration=duration,
             )
         gate.running -= 1
         gate.total += 1

@@ -108,7 +108,11 @@ def forward_progress(connection: Connection, token: RequestId, raw: msgspec.Raw)
 
 def failed_result(error: ClientError) -> dict[str, Any]:
     """A failure of a known tool, as a result that a model can act on."""
-    return {"content": [{"type": "text", "text": error.message}], "isError": True, "_meta": {"conduit": error.to_data()}}
+    return {
+        "content": [{"type": "text", "text": error.message}],
+        "isError": True,
+        "_meta": {"conduit": error.to_data()},
+    }
 
 
 def _answer(connection: Connection, request_id: RequestId, outcome: Outcome) -> None:

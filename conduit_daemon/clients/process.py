@@ -1,0 +1,149 @@
+"""A server's process: started in a session of its own, watched, and ended for certain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from typing import Final, Protocol, final
+
+import trio
+
+from conduit_daemon.config.model import ServerConfig
+
+__all__ = ["Exit", "ServerProcess", "Warden", "safe_environment"]
+
+_SAFE: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+_GRACE: Final = 2.0
+_REAP: Final = 1.0
+
+
+class Warden(Protocol):
+    """Who ends the servers if the daemon cannot: the guardian."""
+
+    token: str
+
+    def watch(self, session: int) -> None:
+        """A server was started as the leader of this session."""
+
+    def forget(self, session: int) -> None:
+        """Nothing is left of the session."""
+
+
+def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that every server gets: the SDK's safe default, never the daemon's whole environment."""
+    return {name: environ[name] for name in _SAFE if name in environ and not environ[name].startswith("()")}
+
+
+@final
+class Exit:
+    """How a process ended.
+
+    Attributes:
+        code: Its exit code; None where a signal ended it.
+        signal: The signal's name, as ``SIGKILL``; None where it exited.
+    """
+
+    __slots__ = ("code", "signal")
+
+    def __init__(self, returncode: int) -> None:
+        self.code: int | None = None
+        self.signal: str | None = None
+        if returncode >= 0:
+            self.code = returncode
+        else:
+            try:
+                self.signal = signal.Signals(-returncode).name
+            except ValueError:
+                self.signal = f"signal {-returncode}"
+
+    def __str__(self) -> str:
+        return f"was ended by {self.signal}" if self.signal else f"exited with code {self.code}"
+
+
+@final
+class ServerProcess:
+    """A started server. Its session's id and its process group are its pid.
+
+    Attributes:
+        pid: Its process id.
+        stdin_fd: Its input; to be set non-blocking by whoever writes.
+        stdout_fd: Its output, non-blocking.
+        stderr_fd: Its error output, non-blocking.
+    """
+
+    def __init__(self, process: trio.Process, warden: Warden) -> None:
+        assert process.stdin is not None  # noqa: S101 - all three are pipes
+        assert process.stdout is not None  # noqa: S101 - as above
+        assert process.stderr is not None  # noqa: S101 - as above
+        self.pid = process.pid
+        self._process = process
+        self._warden = warden
+        self._streams = [process.stdin, process.stdout, process.stderr]
+        self.stdin_fd: int = process.stdin.fileno()  # type: ignore[attr-defined]
+        self.stdout_fd: int = process.stdout.fileno()  # type: ignore[attr-defined]
+        self.stderr_fd: int = process.stderr.fileno()  # type: ignore[attr-defined]
+
+    @classmethod
+    async def open(cls, config: ServerConfig, warden: Warden, environ: Mapping[str, str]) -> ServerProcess:
+        """Starts the server.
+
+        Args:
+            config: A stdio server's configuration.
+            warden: Told of the process; its token goes into the environment.
+            environ: The daemon's environment, of which the safe part is handed on.
+
+        Raises:
+            OSError: The command cannot be started.
+        """
+        assert config.command is not None  # noqa: S101 - a stdio server has one
+        env = {**safe_environment(environ), **config.env, "CONDUIT_RUN": warden.token}
+        process = await trio.lowlevel.open_process(
+            [config.command, *config.args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env=env,
+            cwd=config.cwd,
+        )
+        warden.watch(process.pid)
+        return cls(process, warden)
+
+    async def wait(self) -> Exit:
+        """Waits until the server itself has ended; others of its session may go on."""
+        return Exit(await self._process.wait())
+
+    @property
+    def exit(self) -> Exit | None:
+        """How it ended; None while it runs."""
+        code = self._process.returncode
+        return None if code is None else Exit(code)
+
+    def kill_group(self) -> None:
+        """Kills what is left of its process group, the server itself included."""
+        self._signal(signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Ends it: its input is closed, then TERM, then KILL to the group, two seconds apart at most."""
+        with trio.CancelScope(shield=True):
+            await self._streams[0].aclose()
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with trio.move_on_after(_GRACE):
+                    await self._process.wait()
+                if self._process.returncode is not None:
+                    break
+                self._signal(number)
+            self.kill_group()
+            with trio.move_on_after(_REAP):
+                await self._process.wait()
+            for stream in self._streams[1:]:
+                await stream.aclose()
+            self._warden.forget(self.pid)
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return  # nothing is left of the group (macOS says so by EPERM)
