@@ -1,0 +1,340 @@
+"""The asynchronous client, on anyio: the same methods on asyncio and on trio."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import anyio
+import msgspec
+
+from conduit_daemon.agent import requests
+from conduit_daemon.agent._answers import decode, ended, read_item, too_late
+from conduit_daemon.agent._blocking import ATTEMPTS, PAUSE
+from conduit_daemon.agent._errors import DaemonUnreachable
+from conduit_daemon.agent._link import BUSY, PROGRESS, Link, NotSent, Slot, connect
+from conduit_daemon.agent._methods import described
+from conduit_daemon.agent._results import Progress
+from conduit_daemon.agent.requests import Request, Subscription
+from conduit_daemon.agent.sockets import Sockets, lookup
+
+__all__ = ["AsyncConduit", "AsyncStream"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncConduit:
+    """A connection to the daemon, made when it is first needed and made again when the daemon restarts.
+
+    It behaves as `Conduit` does. Tasks of one event loop may share it: their requests run at the same time
+    over one connection. Cancelling a task cancels its request, at the server too.
+
+    Args:
+        socket: The agent socket; else ``$CONDUIT_SOCKET``, the configuration's, the usual places.
+        config: A configuration to look into for the socket, instead of the one that the daemon would find.
+        timeout: Seconds to wait for any answer; None: as long as the daemon takes.
+        reconnect_timeout: Seconds to wait for a daemon that was there before and is restarting.
+
+    Example:
+        >>> async with AsyncConduit() as conduit:  # doctest: +SKIP
+        ...     result = await conduit.call("files__read_file", {"path": "notes.txt"})
+    """
+
+    def __init__(
+        self,
+        socket: str | Path | None = None,
+        *,
+        config: Path | None = None,
+        timeout: float | None = None,
+        reconnect_timeout: float = 5.0,
+    ) -> None:
+        self.timeout = timeout
+        self.reconnect_timeout = reconnect_timeout
+        self._places = lookup(os.environ, socket=socket, config=config)
+        self._channels: dict[bool, _Channel] = {}
+
+    @property
+    def sockets(self) -> tuple[Sockets, ...]:
+        """The sockets that are tried, in order."""
+        return self._places
+
+    async def __aenter__(self) -> AsyncConduit:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def connect(self, timeout: float = 0.0) -> None:
+        """Connects now, waiting for a daemon to come up; otherwise the first request does, without waiting.
+
+        Raises:
+            DaemonUnreachable: None came within `timeout` seconds.
+        """
+        await self._channel(False, timeout)
+
+    def close(self) -> None:
+        """Closes the connections; what runs on them is cancelled at the servers."""
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            channel.close()
+
+    async def send(
+        self,
+        request: Request[T],
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> T:
+        """Sends a request made by `conduit_daemon.agent.requests` and waits for its answer.
+
+        Args:
+            request: The request.
+            timeout: Seconds to wait, in place of the connection's; it is cancelled then.
+            on_progress: Called in this task with each progress that the server reports.
+
+        Raises:
+            CallFailed: The daemon answered with an error, too late or not at all.
+            DaemonUnreachable: No daemon answers; nothing was sent.
+        """
+        raw = await self._exchange(request.method, request.params, request.control, timeout, on_progress)
+        return decode(request.method, raw, request.answer)
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None, *, control: bool = False) -> Any:
+        """Sends any method and returns its result as it came, for what this library has no name for.
+
+        Raises:
+            CallFailed: The daemon answered with an error, too late or not at all.
+            DaemonUnreachable: No daemon answers; nothing was sent.
+        """
+        return decode(method, await self._exchange(method, dict(params or {}), control, None, None), object)
+
+    def subscribe(self, subscription: Subscription[T]) -> AsyncStream[T]:
+        """Opens a stream, on a connection of its own.
+
+        Raises:
+            DaemonUnreachable: No daemon answers.
+        """
+        return AsyncStream(_Channel(connect(self._places, control=subscription.control)), subscription)
+
+    async def _exchange(
+        self,
+        method: str,
+        params: dict[str, Any],
+        control: bool,
+        timeout: float | None,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> msgspec.Raw:
+        timeout = self.timeout if timeout is None else timeout
+        for _ in range(ATTEMPTS):
+            channel = await self._channel(control, 0.0)
+            try:
+                return await channel.exchange(method, params, timeout, on_progress)
+            except NotSent:
+                continue
+        place = self._places[0].control if control else self._places[0].agent
+        raise DaemonUnreachable(((place, "it ends every connection at once"),))
+
+    async def _channel(self, control: bool, patience: float) -> _Channel:
+        if self._channels.get(control) is not None:
+            patience = max(patience, self.reconnect_timeout)
+        started = anyio.current_time()
+        while True:
+            known = self._channels.get(control)
+            if known is not None and not known.link.broken:
+                return known
+            try:
+                channel = self._channels[control] = _Channel(connect(self._places, control=control))
+            except DaemonUnreachable as error:
+                waited = anyio.current_time() - started
+                busy = any(why == BUSY for _, why in error.tried)
+                if waited >= (max(patience, self.reconnect_timeout) if busy else patience):
+                    raise
+                await anyio.sleep(PAUSE)
+            else:
+                return channel
+
+    @staticmethod
+    def _method(build: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncConduit, P], Awaitable[T]]:
+        async def method(self: AsyncConduit, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await self.send(build(*args, **kwargs))
+
+        described(method, build, "AsyncConduit")
+        return method
+
+    @staticmethod
+    def _stream(build: Callable[P, Subscription[T]]) -> Callable[Concatenate[AsyncConduit, P], AsyncStream[T]]:
+        def method(self: AsyncConduit, /, *args: P.args, **kwargs: P.kwargs) -> AsyncStream[T]:
+            return self.subscribe(build(*args, **kwargs))
+
+        described(method, build, "AsyncConduit")
+        return method
+
+    tools = _method(requests.tools)
+    execute = _method(requests.execute)
+    call = _method(requests.call)
+    status = _method(requests.status)
+    events = _stream(requests.events)
+    tree = _method(requests.tree)
+    servers_restart = _method(requests.servers_restart)
+    servers_start = _method(requests.servers_start)
+    servers_stop = _method(requests.servers_stop)
+    servers_add = _method(requests.servers_add)
+    servers_remove = _method(requests.servers_remove)
+    servers_explain = _method(requests.servers_explain)
+    servers_accept = _method(requests.servers_accept)
+    approvals = _method(requests.approvals)
+    watch_approvals = _stream(requests.watch_approvals)
+    decide = _method(requests.decide)
+    policy_explain = _method(requests.policy_explain)
+    audit = _method(requests.audit)
+    reload = _method(requests.reload)
+    log_level = _method(requests.log_level)
+    metrics = _method(requests.metrics)
+    shutdown = _method(requests.shutdown)
+    initialize = _method(requests.initialize)
+    ping = _method(requests.ping)
+    list_tools = _method(requests.list_tools)
+    call_tool = _method(requests.call_tool)
+
+
+class AsyncStream(Generic[T]):
+    """Notifications as they come, until it is closed or the daemon ends it.
+
+    A consumer that falls behind loses events, and is told how many by an ``events.dropped`` event.
+
+    Raises:
+        CallFailed: While iterating: the daemon refused the request, or the connection was lost.
+    """
+
+    def __init__(self, channel: _Channel, subscription: Subscription[T]) -> None:
+        self._channel = channel
+        self._subscription = subscription
+        self._slot = channel.begin(subscription.method, subscription.params, wants=subscription.notification)
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        raw = await self._channel.next_note(self._slot)
+        if raw is None:
+            raise StopAsyncIteration
+        return read_item(self._subscription, raw)
+
+    async def __aenter__(self) -> AsyncStream[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the stream; a task that waits for its next item gets a StopAsyncIteration."""
+        self._channel.close()
+
+
+class _Channel:
+    """A Link that tasks share: one of those that wait reads for all, and one writes what the kernel did not take."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self._turn = anyio.Event()
+        self._reading = False
+        self._writing = False
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        self.link.end()
+        self._wake()
+
+    def begin(self, method: str, params: dict[str, Any], *, progress: bool = False, wants: str | None = None) -> Slot:
+        if not self._reading:
+            # Sees that the daemon has gone, and takes notifications that came to nobody.
+            while self.link.receive():
+                continue
+        if self.link.broken:
+            raise NotSent
+        slot = self.link.open(method, params, progress=progress, wants=wants)
+        self.link.flush()
+        return slot
+
+    async def exchange(
+        self,
+        method: str,
+        params: dict[str, Any],
+        timeout: float | None,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> msgspec.Raw:
+        slot = self.begin(method, params, progress=on_progress is not None)
+        try:
+            with anyio.move_on_after(timeout):
+                while not slot.done or slot.notes:
+                    if slot.notes and on_progress is not None:
+                        on_progress(decode(PROGRESS, slot.notes.popleft(), Progress))
+                    else:
+                        await self._wait()
+            if not slot.done:
+                raise too_late(slot, timeout or 0.0)
+        finally:
+            if not slot.done:
+                self.link.abandon(slot)
+                self.link.flush()
+        return slot.result()
+
+    async def next_note(self, slot: Slot) -> msgspec.Raw | None:
+        while not slot.notes:
+            if self._closed:
+                return None
+            if slot.done:
+                self.close()
+                ended(slot)
+                return None
+            await self._wait()
+        return slot.notes.popleft()
+
+    async def _wait(self) -> None:
+        """Waits until something happened, to whichever request."""
+        reads = not self._reading
+        writes = self.link.unsent and not self._writing
+        if not reads and not writes:
+            await self._turn.wait()
+            return
+        # Claimed here, and not in the tasks, which start later.
+        self._reading = self._reading or reads
+        self._writing = self._writing or writes
+        self.link.hold()
+        try:
+            if reads and writes:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._writable, tasks.cancel_scope)
+                    await anyio.wait_readable(self.link.sock)
+                    tasks.cancel_scope.cancel()
+            elif reads:
+                await anyio.wait_readable(self.link.sock)
+            else:
+                await anyio.wait_writable(self.link.sock)
+        finally:
+            if reads:
+                self._reading = False
+                self.link.receive()
+            if writes:
+                self._writing = False
+            self.link.flush()
+            self.link.release()
+            self._wake()
+
+    async def _writable(self, other: anyio.CancelScope) -> None:
+        await anyio.wait_writable(self.link.sock)
+        other.cancel()
+
+    def _wake(self) -> None:
+        self._turn.set()
+        self._turn = anyio.Event()

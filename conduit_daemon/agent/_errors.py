@@ -1,0 +1,78 @@
+"""What goes wrong between an agent and the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["AgentError", "CallFailed", "DaemonUnreachable"]
+
+
+class AgentError(Exception):
+    """The base of the errors of this library."""
+
+
+class DaemonUnreachable(AgentError):
+    """No daemon answers at any socket that was tried, and so nothing was sent.
+
+    Attributes:
+        tried: Each socket tried and why it was of no use.
+    """
+
+    def __init__(self, tried: tuple[tuple[Path, str], ...]) -> None:
+        places = "; ".join(f"{path} ({why})" for path, why in tried)
+        super().__init__(
+            f"No conduit daemon answers. Tried {places}. Start one with 'conduit run', "
+            "or name its socket with --socket or $CONDUIT_SOCKET."
+        )
+        self.tried = tried
+
+
+class CallFailed(AgentError):
+    """The daemon answered a request with an error, or the request's fate is not known.
+
+    Attributes:
+        kind: What happened, as ``denied`` or ``timeout``; the table stands in the README.
+        code: The JSON-RPC error code.
+        message: One sentence that a person or a model can act on.
+        outcome: How far a call came: ``not_sent``, ``failed`` (the server answered with an error) or
+            ``outcome_unknown`` (it may have run: never repeat it blindly). None where the daemon did not say.
+        data: All that the daemon said about it (``server``, ``tool``, ``retry_after``, ``problems``, ``stderr``, ...).
+    """
+
+    def __init__(
+        self, kind: str, code: int, message: str, outcome: str | None = None, data: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.code = code
+        self.message = message
+        self.outcome = outcome
+        self.data: dict[str, Any] = data or {}
+
+    def __repr__(self) -> str:
+        return f"CallFailed({self.kind!r}, {self.code}, {self.message!r}, outcome={self.outcome!r})"
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which trying again makes sense, where the daemon knows."""
+        value = self.data.get("retry_after")
+        return float(value) if isinstance(value, (int, float)) else None
+
+    @classmethod
+    def from_wire(cls, error: Any) -> CallFailed:
+        """A CallFailed from the ``error`` of a JSON-RPC answer, however little it says."""
+        if not isinstance(error, dict):
+            return cls("internal", -32603, f"The daemon answered with an error that is no object: {error!r}.")
+        data = error.get("data")
+        data = data if isinstance(data, dict) else {}
+        code = error.get("code")
+        kind = data.get("kind")
+        outcome = data.get("outcome")
+        return cls(
+            kind if isinstance(kind, str) else "invalid_params" if code == -32602 else "internal",
+            code if isinstance(code, int) else -32603,
+            str(error.get("message") or "The daemon gave no reason."),
+            outcome if isinstance(outcome, str) else None,
+            data,
+        )
