@@ -28,7 +28,10 @@ _SECRET_KEY: Final = re.compile(
     r"|(?:api|access|private|secret|signing|encryption)[_.-]?key$",
     re.IGNORECASE,
 )
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_LONGEST_NUMBER: Final = 10**100  # str() refuses numbers of thousands of digits
 
 T = TypeVar("T")
 
@@ -86,7 +89,9 @@ class Masker:
         return _cut(text, found) if found else text
 
     def mask_value(self, value: T) -> T:
-        """`value` with each string in it masked at any depth, keys too; unchanged values are not copied.
+        """`value` with each string in it masked at any depth, keys and whole numbers too.
+
+        What holds no secret is not copied.
 
         Args:
             value: Anything made of dicts, lists, tuples and strings; msgspec.Raw is masked as text.
@@ -110,6 +115,8 @@ class Masker:
         if isinstance(value, (bytes, bytearray, memoryview, msgspec.Raw)):
             data = bytes(value)
             return self.mask(data.decode("utf-8", "replace")) if self.occurs_in(data) else value
+        if type(value) is int and abs(value) < _LONGEST_NUMBER and str(value) in self._texts:
+            return MASK
         return value
 
 
@@ -178,7 +185,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _parts(secret: str) -> set[str]:
     """The secret itself, and what of it is shown alone: lines of a key, a token without its scheme."""
-    parts = {secret, secret.strip(), *(line.strip() for line in secret.splitlines())}
+    parts = {secret, secret.strip(), *_CONTROL.split(secret), *(line.strip() for line in secret.splitlines())}
     if match := _SCHEME.fullmatch(secret.strip()):
         token = match[1]
         parts.add(token)

@@ -86,6 +86,16 @@ def test_values_are_masked_at_any_depth_and_shared_where_nothing_is_found() -> N
     assert masker.mask_value(msgspec.Raw(b'{"k": "hunter2-hunter2"}')) == f'{{"k": "{MASK}"}}'
 
 
+def test_a_secret_that_is_a_number_is_masked_where_it_is_the_whole_number() -> None:
+    assert Masker(["12345678"]).mask_value([12345678, 123456789, 0.12345678, True, 10**5000]) == [
+        MASK,
+        123456789,
+        0.12345678,
+        True,
+        10**5000,
+    ]
+
+
 def test_a_rotated_secret_stays_masked_until_the_one_after() -> None:
     masker = Masker()
     masker.update("oauth:search", ["first-token"])
