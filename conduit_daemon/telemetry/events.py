@@ -187,7 +187,7 @@ class EventBus:
                 continue
             try:
                 token.handler(event)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - no defect of a listener is the emitter's
                 self._report(token, event, error)
 
     def _report(self, token: Token, event: Event, error: Exception) -> None:

@@ -135,7 +135,7 @@ class Log:
     def _take_record(self, record: logging.LogRecord) -> None:
         try:
             text = record.getMessage()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - arguments of others, with any __str__
             text = f"{record.msg!r} % {record.args!r} ({error.__class__.__name__}: {error})"
         level = _NAMES.get(min(record.levelno // 10 * 10, LEVELS["error"]), "debug")
         entry: Entry = {"timestamp": record.created, "level": level, "event": text, "logger": record.name}
@@ -164,7 +164,7 @@ class Log:
             return False
         try:
             return self._sink.write(render(entries, self._renderer, self._masker), self._patient)
-        except Exception:  # an OSError, or a defect of ours: a log that ended silently would hide all others
+        except Exception:  # noqa: BLE001 - also a defect of ours: a log that ended would hide all others
             self._broken_until = now + _RETRY
             return False
 

@@ -114,7 +114,7 @@ def _shown(value: Any) -> Any:
 def _line(entry: Entry, renderer: Renderer, masker: Masker) -> bytes:
     try:
         line = renderer(_formatted(entry))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - values of others, with any __str__
         return _rescued(_masked(entry, masker), renderer, f"{error.__class__.__name__}: {error}")
     if len(line) > LONGEST:
         # Masked before it is cut, for half a secret would not be recognised any more.
@@ -175,7 +175,7 @@ def _unknown(value: Any) -> str:
     else:
         try:
             text = str(value)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - values of others, with any __str__
             text = f"({value.__class__.__name__} whose text cannot be made: {error.__class__.__name__})"
     return str(_plain(text))
 
