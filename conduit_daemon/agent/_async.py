@@ -241,13 +241,12 @@ class AsyncStream(Generic[T]):
 
 
 class _Channel:
-    """A Link that tasks share: one of those that wait reads for all, and one writes what the kernel did not take."""
+    """A Link that tasks share: one of those that wait, the mover, reads and writes for all."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self._turn = anyio.Event()
-        self._reading = False
-        self._writing = False
+        self._moving: anyio.CancelScope | None = None
         self._closed = False
 
     def close(self) -> None:
@@ -256,7 +255,7 @@ class _Channel:
         self._wake()
 
     def begin(self, method: str, params: dict[str, Any], *, progress: bool = False, wants: str | None = None) -> Slot:
-        if not self._reading:
+        if self._moving is None:
             # Sees that the daemon has gone, and takes notifications that came to nobody.
             while self.link.receive():
                 continue
@@ -264,6 +263,7 @@ class _Channel:
             raise NotSent
         slot = self.link.open(method, params, progress=progress, wants=wants)
         self.link.flush()
+        self._unblock()
         return slot
 
     async def exchange(
@@ -287,6 +287,7 @@ class _Channel:
             if not slot.done:
                 self.link.abandon(slot)
                 self.link.flush()
+                self._unblock()
         return slot.result()
 
     async def next_note(self, slot: Slot) -> msgspec.Raw | None:
@@ -302,34 +303,30 @@ class _Channel:
 
     async def _wait(self) -> None:
         """Waits until something happened, to whichever request."""
-        reads = not self._reading
-        writes = self.link.unsent and not self._writing
-        if not reads and not writes:
+        if self._moving is not None:
             await self._turn.wait()
             return
-        # Claimed here, and not in the tasks, which start later.
-        self._reading = self._reading or reads
-        self._writing = self._writing or writes
         self.link.hold()
         try:
-            if reads and writes:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._writable, tasks.cancel_scope)
+            with anyio.CancelScope() as self._moving:
+                if self.link.unsent:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._writable, tasks.cancel_scope)
+                        await anyio.wait_readable(self.link.sock)
+                        tasks.cancel_scope.cancel()
+                else:
                     await anyio.wait_readable(self.link.sock)
-                    tasks.cancel_scope.cancel()
-            elif reads:
-                await anyio.wait_readable(self.link.sock)
-            else:
-                await anyio.wait_writable(self.link.sock)
         finally:
-            if reads:
-                self._reading = False
-                self.link.receive()
-            if writes:
-                self._writing = False
+            self._moving = None
+            self.link.receive()
             self.link.flush()
             self.link.release()
             self._wake()
+
+    def _unblock(self) -> None:
+        # A mover that waits to read alone would not see that there now is something to write.
+        if self.link.unsent and self._moving is not None:
+            self._moving.cancel()
 
     async def _writable(self, other: anyio.CancelScope) -> None:
         await anyio.wait_writable(self.link.sock)

@@ -31,6 +31,8 @@ ATTEMPTS = 3
 """Connections that may break before a request is out, before it is given up."""
 PAUSE = 0.05
 """Seconds between two attempts to connect."""
+GLANCE = 0.02
+"""Seconds that a thread waits to write before it looks whether it should read as well."""
 
 
 class Conduit:
@@ -331,6 +333,8 @@ class _Channel:
         try:
             poll = select.poll()
             poll.register(self.link.sock, events)
+            if not leads:  # looks again soon, for the leader may leave and nobody read then
+                rest = GLANCE if rest is None else min(rest, GLANCE)
             poll.poll(None if rest is None else max(1, int(rest * 1000)))
         finally:
             with self._turn:
