@@ -39,7 +39,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     description: str | None = None
-    input_schema: dict[str, Any] = {"type": "object"}
+    input_schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
     title: str | None = None
     output_schema: dict[str, Any] | None = None
     annotations: dict[str, Any] = {}
