@@ -67,8 +67,11 @@ def translate(document: Any, report: Report) -> dict[str, Any]:
         if key != holder[0] and not key.startswith("$"):
             report.warning((key,), "is not a key that this daemon has; it is ignored")
     servers: dict[str, Any] = {}
-    for name, table in _at(document, holder).items():
-        identifier = _free(as_server_id(name), servers)
+    tables = _at(document, holder)
+    for name, table in tables.items():
+        identifier = as_server_id(name)
+        if identifier != name:
+            identifier = _free(identifier, {*tables, *servers})
         original: KeyPath = (*holder, name)
         if identifier != name:
             report.warning(original, f"is no server id; the server is called {identifier} here")
@@ -149,7 +152,7 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def _free(identifier: str, taken: Mapping[str, Any]) -> str:
+def _free(identifier: str, taken: set[str]) -> str:
     found, number = identifier, 2
     while found in taken:
         found, number = f"{identifier}-{number}", number + 1

@@ -1,0 +1,121 @@
+"""The stage that checks a call's arguments against the schema its server gave."""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+import jsonschema_rs
+
+from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.toolset import Entry
+from conduit_daemon.model import Tool
+from conduit_daemon.pipeline.mismatch import Problem, find_problems
+from conduit_daemon.pipeline.nesting import MAX_DEPTH, too_deep, unfolded_size
+
+__all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "too_deep"]
+
+_LARGEST_UNFOLDED: Final = 20_000
+_REMEMBERED: Final = 2_000
+# Linear time for any pattern, whatever a server writes; a pattern with look-around is an invalid schema here.
+_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
+
+
+@final
+class ArgumentValidator:
+    """Checks arguments against one schema, compiled once.
+
+    Draft 2020-12 applies, or the draft that ``$schema`` names; ``format`` is not checked (the server does);
+    nothing outside the schema is ever fetched. A schema that cannot be used never fails a call: its tool's
+    arguments are passed on unchecked.
+
+    Attributes:
+        invalid_schema: Why nothing is checked, as one sentence; None where it is.
+    """
+
+    __slots__ = ("_schema", "_validator", "invalid_schema")
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._validator: jsonschema_rs.Validator | None = None
+        self.invalid_schema: str | None = _unusable(schema)
+        if self.invalid_schema is None:
+            try:
+                self._validator = jsonschema_rs.validator_for(
+                    schema, offline=True, validate_formats=False, pattern_options=_PATTERNS
+                )
+            except ValueError as error:
+                self.invalid_schema = f"The schema is invalid: {_first_line(error)}."
+
+    def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
+        """Where `arguments` do not fit; empty where they do. They must not be nested too deeply (``too_deep``)."""
+        if self._validator is None:
+            return ()
+        try:
+            if self._validator.is_valid(arguments):
+                return ()
+        except ValueError:
+            return (Problem("", "hold something that JSON cannot express"),)
+        return find_problems(self._schema, arguments)
+
+
+@final
+class Validators:
+    """Keeps the validators of the tools in use, so that each schema is compiled once."""
+
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self._remembered = remembered
+        self._by_schema: dict[int, tuple[dict[str, Any], ArgumentValidator]] = {}
+
+    def validator_for(self, tool: Tool) -> ArgumentValidator:
+        """The validator of the tool's own schema."""
+        schema = tool.input_schema
+        # The schema is kept beside its validator, so that its id stays its own.
+        kept = self._by_schema.get(id(schema))
+        if kept is not None:
+            return kept[1]
+        validator = ArgumentValidator(schema)
+        if len(self._by_schema) >= self._remembered:
+            del self._by_schema[next(iter(self._by_schema))]
+        self._by_schema[id(schema)] = (schema, validator)
+        return validator
+
+
+_VALIDATORS: Final = Validators()
+
+
+def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validators = _VALIDATORS) -> None:
+    """Passes arguments that fit the tool's schema.
+
+    Raises:
+        ClientError: ``invalid_arguments``, with every place that does not fit in ``data["problems"]``.
+    """
+    if too_deep(arguments):
+        problems: tuple[Problem, ...] = (Problem("", f"are nested deeper than {MAX_DEPTH} levels"),)
+    else:
+        problems = validators.validator_for(entry.tool).problems(arguments)
+    if not problems:
+        return
+    listed = "; ".join(f"{problem.pointer or 'they'} {problem.message}" for problem in problems)
+    raise ClientError(
+        "invalid_arguments",
+        f"The arguments of {entry.exposed} do not fit its schema: {listed}. Correct them and call it again.",
+        entry.server_id,
+        entry.tool.name,
+        data={"problems": [{"pointer": problem.pointer, "message": problem.message} for problem in problems]},
+    )
+
+
+def _unusable(schema: dict[str, Any]) -> str | None:
+    if too_deep(schema):
+        return f"The schema is nested deeper than {MAX_DEPTH} levels."
+    size = unfolded_size(schema, _LARGEST_UNFOLDED)
+    if size is None:
+        return "The schema refers to something outside itself, which is never fetched."
+    if size >= _LARGEST_UNFOLDED:
+        return f"The schema unfolds to more than {_LARGEST_UNFOLDED:,} parts."
+    return None
+
+
+def _first_line(error: ValueError) -> str:
+    line = str(error).partition("\n")[0].strip().rstrip(".")
+    return line if len(line) <= 200 else line[:199] + "…"
