@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from conduit_daemon.config.condition import compile_condition
 from conduit_daemon.config.globs import glob_problem, is_plain, matcher
 from conduit_daemon.config.model import (
+    UNTRUSTED,
     AuthConfig,
     BackoffConfig,
     Config,
@@ -27,10 +28,7 @@ from conduit_daemon.config.model import (
 )
 from conduit_daemon.config.report import KeyPath, Report, nearest
 
-__all__ = ["CHECKS", "UNTRUSTED", "as_server_id", "check_between", "check_server_ids"]
-
-UNTRUSTED: Final = "untrusted"
-"""In ``tainted_by``: every server that is not trusted."""
+__all__ = ["CHECKS", "as_server_id", "check_between", "check_server_ids"]
 
 _SERVER_ID: Final = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 _VARIABLE: Final = re.compile(r"[^=\x00]+")

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "UNTRUSTED",
     "AuditConfig",
     "AuthConfig",
     "BackoffConfig",
@@ -46,6 +47,9 @@ __all__ = [
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 YEAR: Final = 365 * 86_400
+
+UNTRUSTED: Final = "untrusted"
+"""In ``tainted_by``: every server that is not trusted."""
 
 _SIZE_SCHEMA: Final[dict[str, Any]] = {"type": ["integer", "string"], "examples": ["64MiB"]}
 _MODE_SCHEMA: Final[dict[str, Any]] = {"type": ["integer", "string"], "examples": ["0660"]}

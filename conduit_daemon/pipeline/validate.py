@@ -16,8 +16,9 @@ __all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "too
 
 _LARGEST_UNFOLDED: Final = 20_000
 _REMEMBERED: Final = 2_000
-# Linear time for any pattern, whatever a server writes; a pattern with look-around is an invalid schema here.
-_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
+# Linear time for any pattern, whatever a server writes; look-around and back-references, which the first cannot
+# do, get few steps.
+_ENGINES: Final = (jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000))
 
 
 @final
@@ -38,13 +39,18 @@ class ArgumentValidator:
         self._schema = schema
         self._validator: jsonschema_rs.Validator | None = None
         self.invalid_schema: str | None = _unusable(schema)
-        if self.invalid_schema is None:
+        if self.invalid_schema is not None:
+            return
+        for engine in _ENGINES:
             try:
                 self._validator = jsonschema_rs.validator_for(
-                    schema, offline=True, validate_formats=False, pattern_options=_PATTERNS
+                    schema, offline=True, validate_formats=False, pattern_options=engine
                 )
             except ValueError as error:
                 self.invalid_schema = f"The schema is invalid: {_first_line(error)}."
+            else:
+                self.invalid_schema = None
+                return
 
     def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
         """Where `arguments` do not fit; empty where they do. They must not be nested too deeply (``too_deep``)."""
