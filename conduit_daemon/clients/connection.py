@@ -251,7 +251,7 @@ class Connection:
                     await self._become_ready(sdk, session)
                     scope.deadline = math.inf
                     await self._follow_changes(sdk, session)
-            except* Exception as group:  # the SDK's errors are of many kinds; each means no connection
+            except* Exception as group:  # noqa: BLE001 - the SDK fails in many ways; each means no connection
                 failed = _first_leaf(group)
         if failed is not None:
             return Ended(kind=self._kind(), reason=self._cannot_negotiate(failed), stderr=self._last_words())

@@ -18,7 +18,7 @@ from conduit_daemon.errors import InvalidServerId
 from conduit_daemon.hub.toolset import Entry, ToolSet, canonical, definition_digest
 from conduit_daemon.model import Dropped, Tool
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "build", "check_server_id", "deeper_than", "exposed_name"]
+__all__ = ["MAX_DEPTH", "MAX_LENGTH", "build", "check_server_id", "exposed_name"]
 
 MAX_LENGTH: Final = 64
 MAX_DEPTH: Final = 200
@@ -129,21 +129,6 @@ def build(
     return ToolSet.of(kept, reports, _case_warnings(kept)), reports
 
 
-def deeper_than(limit: int, value: Any) -> bool:
-    """Whether the objects and lists of a JSON value nest more than `limit` levels; never recursive itself."""
-    level: list[Any] = [value]
-    for _ in range(limit + 1):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not level:
-            return False
-    return True
-
-
 def _h8(server_id: str, tool: str) -> str:
     original = f"{server_id}\0{tool}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(original).hexdigest()[:8]
@@ -171,9 +156,24 @@ def _checked_digest(tool: Tool) -> str:
     # Counting brackets is far cheaper than a walk, and nearly always enough.
     if schemas.count(b"{") + schemas.count(b"[") > MAX_DEPTH:
         for key, schema in (("inputSchema", tool.input_schema), ("outputSchema", tool.output_schema)):
-            if deeper_than(MAX_DEPTH, schema):
+            if _deeper_than(MAX_DEPTH, schema):
                 raise ValueError(f"its {key} is nested deeper than {MAX_DEPTH}")
     return digest
+
+
+def _deeper_than(limit: int, value: Any) -> bool:
+    """Whether the objects and lists of a JSON value nest more than `limit` levels; never recursive itself."""
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _case_warnings(entries: list[Entry]) -> list[str]:

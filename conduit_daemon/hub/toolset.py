@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +19,9 @@ from conduit_daemon.model import Dropped, Tool
 
 __all__ = ["Entry", "ToolSet", "canonical", "definition_digest"]
 
+T = TypeVar("T")
+
+_DERIVED: Final = 32
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -118,6 +122,18 @@ class ToolSet(msgspec.Struct, frozen=True, dict=True):
     def only(self, keep: Callable[[Entry], bool]) -> ToolSet:
         """The toolset of those entries for which `keep` is true, under the same names."""
         return ToolSet.of(filter(keep, self.entries), self.dropped, self.warnings)
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` computes from this toolset, kept with it: the last 32 keys asked for."""
+        kept: OrderedDict[Hashable, Any] = self.__dict__.setdefault("_derived", OrderedDict())
+        if key in kept:
+            kept.move_to_end(key)
+        else:
+            kept[key] = make()
+            if len(kept) > _DERIVED:
+                kept.popitem(last=False)
+        found: T = kept[key]
+        return found
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)

@@ -9,6 +9,7 @@ from typing import Final, Protocol, final
 from conduit_daemon.clients.deadlines import Deadlines
 from conduit_daemon.clients.port import Port
 from conduit_daemon.config.model import LimitsConfig, ServerConfig
+from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Outcome
@@ -17,7 +18,7 @@ from conduit_daemon.pipeline.policy import Policy
 from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import EventBus
 
-__all__ = ["Context", "Gate", "Recorder"]
+__all__ = ["Context", "Gate", "InFlight", "Recorder"]
 
 _REMEMBERED: Final = 1000
 
@@ -27,6 +28,13 @@ class Recorder(Protocol):
 
     def record(self, outcome: Outcome) -> None:
         """Notes a finished call; must neither wait nor raise."""
+
+
+class InFlight(Protocol):
+    """A call on its way; see `pipeline.run.Flight`."""
+
+    def abort(self, error: ClientError) -> None:
+        """Ends it with `error`."""
 
 
 @final
@@ -41,7 +49,7 @@ class Gate:
         recorder: The audit; None where it is off.
         deadlines: The timer heap of calls that wait or have a time limit of their own.
         stopping: Whether new calls are refused because the daemon stops.
-        running: How many calls are on their way.
+        flights: The calls that are on their way.
         total: How many calls have ended.
         errors: Of those, how many failed or reported a failure.
     """
@@ -66,7 +74,7 @@ class Gate:
         self.server_slots: dict[str, Slots] = {}
         self.max_call_time = limits.max_call_time
         self.stopping = False
-        self.running = 0
+        self.flights: set[InFlight] = set()
         self.total = 0
         self.errors = 0
         self._remembered: dict[str, ToolSet] = {}

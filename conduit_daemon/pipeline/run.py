@@ -27,7 +27,7 @@ from conduit_daemon.pipeline.policy import Facts
 from conduit_daemon.pipeline.resolve import resolve
 from conduit_daemon.pipeline.validate import check_arguments
 
-__all__ = ["Flight", "OnOutcome", "run", "start"]
+__all__ = ["Flight", "OnOutcome", "OnProgress", "run", "start"]
 
 OnOutcome = Callable[[Outcome], None]
 """Called exactly once for each call started."""
@@ -113,7 +113,7 @@ class Flight:
 
     def take_off(self) -> None:
         """Takes the call as far as it goes without waiting."""
-        self._context.gate.running += 1
+        self._context.gate.flights.add(self)
         try:
             self._decide()
             self._board()
@@ -125,7 +125,19 @@ class Flight:
     def cancel(self, why: str = "its caller has gone") -> None:
         """Ends the call as ``cancelled``; its server is told. Harmless after its end."""
         if not self.done:
-            self._abort(ClientError("cancelled", f"The call was cancelled: {why}.", outcome="outcome_unknown"))
+            self.abort(ClientError("cancelled", f"The call was cancelled: {why}.", outcome="outcome_unknown"))
+
+    def abort(self, error: ClientError) -> None:
+        """Ends the call with `error`, whose outcome becomes ``not_sent`` where the server never saw it."""
+        if self._running is not None:
+            self._running.cancel(error)
+            return
+        error.outcome = "not_sent"
+        if self._waiting is not None:
+            place, waiting = self._waiting
+            place.leave(waiting)
+            self._waiting = None
+        self._land(None, False, error)
 
     # ---- the stages before the call
 
@@ -235,18 +247,7 @@ class Flight:
                 f"The call was not answered within {waited}; it was cancelled and may have taken effect.",
                 outcome="outcome_unknown",
             )
-        self._abort(error)
-
-    def _abort(self, error: ClientError) -> None:
-        if self._running is not None:
-            self._running.cancel(error)
-            return
-        error.outcome = "not_sent"
-        if self._waiting is not None:
-            place, waiting = self._waiting
-            place.leave(waiting)
-            self._waiting = None
-        self._land(None, False, error)
+        self.abort(error)
 
     def _fail(self, error: Exception) -> None:
         self._context.gate.bus.emit(
@@ -302,7 +303,7 @@ class Flight:
                 rule=self._rule,
                 duration=duration,
             )
-        gate.running -= 1
+        gate.flights.discard(self)
         gate.total += 1
         if outcome.kind != "ok":
             gate.errors += 1

@@ -19,10 +19,10 @@ from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized,
 from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context
 from conduit_daemon.rpc import protocol
-from conduit_daemon.rpc.protocol import Malformed, Request, RequestId
+from conduit_daemon.rpc.protocol import Refused, Request, RequestId
 from conduit_daemon.telemetry.events import EventBus
 
-__all__ = ["Connection", "Dispatch", "Ended", "InFlight"]
+__all__ = ["Connection", "Dispatch", "Handler", "InFlight"]
 
 _HIGH_WATER: Final = 1 << 20
 _LOW_WATER: Final = 1 << 18
@@ -47,11 +47,8 @@ class Dispatch(Protocol):
 
         Raises:
             ClientError: The request is refused.
+            Refused: There is no such method.
         """
-
-
-class Ended(Exception):
-    """The connection is over."""
 
 
 @final
@@ -142,7 +139,7 @@ class Connection:
             if self._nursery is not None:
                 self._nursery.cancel_scope.cancel()
 
-    def notify(self, method: str, params: object) -> None:
+    def notify(self, method: str, params: object = None) -> None:
         """Sends a notification."""
         self.send(protocol.notification(method, params))
 
@@ -205,7 +202,7 @@ class Connection:
     def _take(self, line: bytes) -> None:
         try:
             request = protocol.decode_request(line)
-        except Malformed as error:
+        except Refused as error:
             if not _is_answer(line):
                 self.send(protocol.error_answer(None, error.code, str(error)))
             return
@@ -220,6 +217,9 @@ class Connection:
             return
         try:
             handler = self._dispatch.start(self, request)
+        except Refused as error:
+            self.send(protocol.error_answer(request_id, error.code, str(error)))
+            return
         except ClientError as error:
             self.send(protocol.failure(request_id, error))
             return

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from conduit_daemon.errors import ClientError
 
 __all__ = [
-    "Malformed",
+    "Refused",
     "Request",
     "RequestId",
     "answer",
@@ -50,8 +50,8 @@ _encode = msgspec.json.Encoder().encode
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
-class Malformed(Exception):
-    """A line that is no request; `code` and the message go into the answer."""
+class Refused(Exception):
+    """A line that is no request, or asks for what is not there; `code` and the message go into the answer."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -62,14 +62,14 @@ def decode_request(line: bytes) -> Request:
     """The request of a line.
 
     Raises:
-        Malformed: -32700 where it is no JSON, -32600 where it is no request.
+        Refused: -32700 where it is no JSON, -32600 where it is no request.
     """
     try:
         return _decode(line)
     except msgspec.ValidationError as error:
-        raise Malformed(-32600, f"This is no JSON-RPC 2.0 request: {error}") from None
+        raise Refused(-32600, f"This is no JSON-RPC 2.0 request: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(-32700, f"This line is no valid JSON: {error}") from None
+        raise Refused(-32700, f"This line is no valid JSON: {error}") from None
 
 
 def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
@@ -108,6 +108,9 @@ def error_answer(request_id: RequestId | None, code: int, message: str, data: di
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": error}) + b"\n"
 
 
-def notification(method: str, params: Any) -> bytes:
-    """The line of a notification; Raw params are taken as they are."""
-    return _encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
+def notification(method: str, params: Any = None) -> bytes:
+    """The line of a notification; Raw params are taken as they are, None sends none."""
+    message = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return _encode(message) + b"\n"

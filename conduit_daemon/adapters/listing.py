@@ -1,0 +1,117 @@
+"""A toolset in a provider's format, converted once and kept."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from conduit_daemon.adapters import anthropic, gemini, openai
+from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.model import Dropped
+from conduit_daemon.text.hygiene import clean_description
+
+__all__ = ["Api", "Listing", "ListingOptions", "Provider", "plain_listing", "render"]
+
+Provider = Literal["anthropic", "openai", "gemini"]
+Api = Literal["chat", "responses"]
+
+_OPENAI_TAKES: Final = 128
+
+
+class ListingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to list.
+
+    Attributes:
+        provider: Whose format; None for MCP's own.
+        api: OpenAI's API, required there.
+        strict: OpenAI's strict form: where it can be had, always (else an error), or never.
+        cache_control: Anthropic's, put on the last tool.
+        max_description_chars: For providers that take less than 4,096 bytes.
+    """
+
+    provider: Provider | None = None
+    api: Api | None = None
+    strict: Literal["auto"] | bool = "auto"
+    cache_control: dict[str, Any] | None = None
+    max_description_chars: int | None = None
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools in a provider's format.
+
+    Attributes:
+        tools: The definitions, as the provider's API takes them.
+        toolset: What they were made of; calls are resolved against it.
+        null_paths: By exposed name, where a strict schema made a property nullable (OpenAI).
+        fallbacks: By exposed name, why a tool is sent non-strict (OpenAI).
+        dropped: What this provider cannot take, and why.
+        warnings: Sentences on what the provider may refuse.
+    """
+
+    tools: list[dict[str, Any]]
+    toolset: ToolSet
+    null_paths: dict[str, list[list[str | None]]] = {}
+    fallbacks: dict[str, str] = {}
+    dropped: tuple[Dropped, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def render(toolset: ToolSet, options: ListingOptions) -> Listing:
+    """The toolset as `options` want it; kept with the toolset, so that the next listing of the same costs nothing.
+
+    Raises:
+        ClientError: ``invalid_params``: OpenAI without an api.
+        StrictSchemaError: `strict` is True and a tool has no strict form.
+    """
+    return toolset.derived(msgspec.json.encode(options), lambda: _convert(toolset, options))
+
+
+def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
+    chars = options.max_description_chars
+    match options.provider:
+        case None:
+            tools = [plain_tool(entry.tool.to_wire(entry.exposed), chars) for entry in toolset]
+            return Listing(tools=tools, toolset=toolset)
+        case "anthropic":
+            tools = anthropic.tools(toolset, cache_control=options.cache_control, max_description_chars=chars)
+            return Listing(tools=tools, toolset=toolset, dropped=tuple(anthropic.dropped(toolset)))
+        case "gemini":
+            tools = gemini.function_declarations(toolset, max_description_chars=chars)
+            return Listing(tools=tools, toolset=toolset, dropped=tuple(gemini.dropped(toolset)))
+        case "openai":
+            if options.api is None:
+                raise ClientError("invalid_params", "OpenAI needs an api: 'chat' or 'responses'.")
+            listed = openai.tools(toolset, api=options.api, strict=options.strict, max_description_chars=chars)
+            warnings: tuple[str, ...] = ()
+            if len(listed.tools) > _OPENAI_TAKES:
+                warnings = (
+                    f"OpenAI takes at most {_OPENAI_TAKES} tools and these are {len(listed.tools)}: "
+                    "name a [toolsets.NAME] in the configuration and list with set = NAME.",
+                )
+            return Listing(
+                tools=listed.tools,
+                toolset=toolset,
+                null_paths=listed.null_paths,
+                fallbacks=listed.fallbacks,
+                dropped=tuple(listed.dropped),
+                warnings=warnings,
+            )
+
+
+def plain_tool(wire: dict[str, Any], max_chars: int | None = None) -> dict[str, Any]:
+    """A tools/list entry with its texts made fit for a model; unknown fields are passed on."""
+    for key in ("title", "description"):
+        if isinstance(wire.get(key), str):
+            wire[key] = clean_description(wire[key], max_chars)
+    return wire
+
+
+def plain_listing(toolset: ToolSet) -> msgspec.Raw:
+    """The result of MCP's own tools/list, encoded; kept with the toolset."""
+
+    def encode() -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode({"tools": render(toolset, ListingOptions()).tools}))
+
+    return toolset.derived("tools/list", encode)

@@ -1,0 +1,269 @@
+"""The daemon: what it owns, the tree that it supervises, and its way from start to end.
+
+    root                         one_for_one
+    ├─ audit                     one writer thread, SQLite
+    ├─ clients                   DynamicSupervisor, each child with a Backoff
+    │  ├─ client:files           one actor per MCP server
+    │  └─ client:search
+    ├─ hub                       the toolset
+    ├─ rpc                       two acceptors, a DynamicSupervisor of temporary connections
+    └─ service                   signals, timers, the guardian's keeper
+
+What must outlive a restart belongs to the application, not to the tree: the listening sockets, the published
+snapshots, the servers' ports, the event bus, the guardian. So a crash of the hub or of an acceptor costs no
+connection and no call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from importlib.metadata import version as installed_version
+from typing import Final
+
+import trio
+
+import supervisors
+from conduit_daemon.clients.actor import Client, new_port, new_timeline
+from conduit_daemon.clients.connection import Settings
+from conduit_daemon.config import Config, Loaded, agent_socket, control_socket, state_directory
+from conduit_daemon.errors import ClientError, DaemonError
+from conduit_daemon.hub.actor import Hub
+from conduit_daemon.hub.catalogue import Catalogue
+from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.messages import ClientChanged
+from conduit_daemon.pipeline.audit import Audit
+from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.pipeline.policy import compile_policy
+from conduit_daemon.published import Published
+from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.listener import Listener, open_listener
+from conduit_daemon.rpc.methods import Methods
+from conduit_daemon.rpc.server import RpcServer
+from conduit_daemon.service.guardian import Guardian
+from conduit_daemon.service.lock import locked
+from conduit_daemon.service.signals import watch_signals
+from conduit_daemon.service.tree import describe, report_to
+from conduit_daemon.telemetry.events import EventBus
+from conduit_daemon.telemetry.logging import open_logging
+from conduit_daemon.telemetry.masking import Masker
+from supervisors import Backoff, ChildSpec, DynamicSupervisor, Supervisor
+
+__all__ = ["Daemon", "run", "serve"]
+
+_CLIENT_SHUTDOWN: Final = 10.0
+_POLL: Final = 0.02
+
+
+def run(loaded: Loaded, environ: Mapping[str, str] = os.environ) -> int:
+    """Runs the daemon in the foreground until it is asked to stop.
+
+    Args:
+        loaded: The configuration.
+        environ: Where default places are looked up, and what servers inherit the safe part of.
+
+    Returns:
+        The process' exit code: 0 asked to stop, 1 it could not start or go on; the last log line says why.
+    """
+    return trio.run(serve, loaded, environ, restrict_keyboard_interrupt_to_checkpoints=True)
+
+
+async def serve(loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """`run`, inside trio."""
+    config = loaded.config
+    bus, masker = EventBus(), Masker(loaded.secrets)
+    with open_logging(bus, masker, format=config.log.format, level=config.log.level, environ=environ):
+        for warning in loaded.warnings:
+            bus.emit("config.warning", level="warning", reason=warning)
+        try:
+            await Daemon(config, bus, masker, environ).run()
+        except DaemonError as error:
+            bus.emit("daemon.failed", level="error", reason=str(error))
+            return 1
+        except supervisors.SupervisorExit as error:
+            bus.emit("daemon.failed", level="error", reason=f"The supervision tree gave up: {error}")
+            return 1
+        bus.emit("daemon.stopped")
+        return 0
+
+
+class Daemon:
+    """What the application owns, and the tree over it.
+
+    Args:
+        config: The configuration.
+        bus: Where events go.
+        masker: Masks secrets in what servers write.
+        environ: Where default places are looked up.
+    """
+
+    def __init__(self, config: Config, bus: EventBus, masker: Masker, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._bus = bus
+        self._masker = masker
+        self._version = installed_version("conduit-daemon")
+        self._stopping = trio.Event()
+        self._hurrying = trio.Event()
+        self._state = state_directory(config, environ)
+        self._config = Published(config)
+        self._catalogue = Published(Catalogue())
+        self._announced = Published(ToolSet())
+        self._policy = Published(compile_policy(config.policy, frozenset(_trusted(config))))
+        self._timelines = {server: new_timeline() for server in config.servers}
+        self._audit = Audit(self._state, config.audit, bus, masker)
+        self._guardian = Guardian(bus)
+        self._connections: set[Connection] = set()
+        enabled = [server for server, wanted in config.servers.items() if wanted.enabled]
+        self._gate = Gate(
+            catalogue=self._catalogue,
+            policy=self._policy,
+            ports={server: new_port(server) for server in enabled},
+            limits=config.limits,
+            bus=bus,
+            recorder=self._audit,
+        )
+        for server in enabled:
+            self._gate.configure_server(server, config.servers[server])
+
+    async def run(self) -> None:
+        """Serves until asked to stop, then stops in order.
+
+        Raises:
+            DaemonError: It cannot start.
+            SupervisorExit: The tree gave up.
+        """
+        async with AsyncExitStack() as stack:
+            stack.enter_context(locked(self._state))
+            listeners = self._listen(stack)
+            stack.push_async_callback(self._guardian.close)
+            await self._guardian.start()
+            stack.enter_context(report_to(self._bus))
+            await stack.enter_async_context(supervisors.open_supervisor(self._children(listeners), name="root"))
+            self._bus.emit(
+                "daemon.started",
+                version=self._version,
+                pid=os.getpid(),
+                agent_socket=str(listeners[0].path),
+                control_socket=str(listeners[1].path),
+                servers=len(self._gate.ports),
+            )
+            await self._start_clients()
+            await self._stopping.wait()
+            for listener in listeners:
+                listener.close()
+            await self._drain()
+
+    def stop(self, why: str) -> None:
+        """Asks the daemon to stop: running calls may finish; asked a second time, they may not."""
+        if self._stopping.is_set():
+            self._hurrying.set()
+            return
+        self._bus.emit("daemon.stopping", reason=why, running=len(self._gate.flights))
+        self._gate.stopping = True
+        self._stopping.set()
+
+    def _listen(self, stack: AsyncExitStack) -> list[Listener]:
+        config = self._config.current
+        listeners = []
+        for control in (False, True):
+            listener = open_listener(
+                (control_socket if control else agent_socket)(config, self._environ),
+                control=control,
+                mode=(0o660 if config.rpc.control_group else 0o600) if control else config.rpc.socket_mode,
+                group=config.rpc.control_group if control else config.rpc.socket_group,
+            )
+            stack.callback(listener.close)
+            listeners.append(listener)
+        return listeners
+
+    def _children(self, listeners: list[Listener]) -> list[ChildSpec]:
+        rpc = RpcServer(listeners, self._gate, self._config, self._announced, self._connections)
+        rpc.methods = Methods(
+            self._gate,
+            self._config,
+            version=self._version,
+            stop=lambda: self.stop("conduit/shutdown"),
+            connections=self._connections,
+            tree=lambda: describe("root"),
+        )
+        return [
+            ChildSpec(id="audit", start=lambda: self._audit.run),
+            ChildSpec(id="clients", start=lambda: DynamicSupervisor(name="clients"), type="supervisor"),
+            ChildSpec(id="hub", start=self._hub),
+            ChildSpec(id="rpc", start=rpc.supervisor, type="supervisor"),
+            ChildSpec(id="service", start=self._service, type="supervisor"),
+        ]
+
+    def _hub(self) -> Hub:
+        return Hub(self._config, self._gate.ports, self._catalogue, self._announced, self._gate, self._bus)
+
+    def _service(self) -> Supervisor:
+        async def signals() -> None:
+            await watch_signals(self.stop, self._decline_reload)
+
+        return Supervisor(
+            [
+                ChildSpec(id="guardian", start=lambda: self._guardian.run),
+                ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
+                ChildSpec(id="signals", start=lambda: signals),
+            ],
+            name="service",
+        )
+
+    async def _start_clients(self) -> None:
+        for server in self._gate.ports:
+            await supervisors.start_child("clients", self._client_spec(server))
+
+    def _client_spec(self, server: str) -> ChildSpec:
+        config = self._config.current
+        settings = Settings(
+            server=server,
+            config=config.servers[server],
+            limits=config.limits,
+            version=self._version,
+            environ=self._environ,
+            clean=self._masker.mask,
+        )
+
+        def start() -> Client:
+            return Client(
+                settings, self._gate.ports[server], self._guardian, self._bus, self._timelines[server], _tell_hub
+            )
+
+        return ChildSpec(id=server, start=start, backoff=Backoff(), shutdown=_CLIENT_SHUTDOWN)
+
+    def _decline_reload(self) -> None:
+        reason = "This version reads its configuration at the start alone: restart the daemon to apply a changed file."
+        self._bus.emit("config.rejected", level="warning", reason=reason)
+
+    async def _drain(self) -> None:
+        """Lets running calls finish within the time they have, then answers the rest."""
+        with trio.move_on_after(self._config.current.limits.shutdown_timeout):
+            async with trio.open_nursery() as nursery:
+
+                async def hurry() -> None:
+                    await self._hurrying.wait()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(hurry)
+                while self._gate.flights:
+                    await trio.sleep(_POLL)
+                nursery.cancel_scope.cancel()
+        for flight in list(self._gate.flights):
+            flight.abort(
+                ClientError(
+                    "shutting_down",
+                    "The daemon stopped before the call was answered; it may have taken effect.",
+                    outcome="outcome_unknown",
+                    retry_after=1.0,
+                )
+            )
+
+
+def _tell_hub(server: str) -> None:
+    supervisors.send("hub", ClientChanged(server))
+
+
+def _trusted(config: Config) -> list[str]:
+    return [server for server, wanted in config.servers.items() if wanted.trusted]

@@ -1,0 +1,31 @@
+"""Which of a server's tools exist for agents: the configuration's filters, and its own descriptions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from conduit_daemon.config import ToolFilter, matcher
+from conduit_daemon.model import Tool
+
+__all__ = ["filtered"]
+
+
+def filtered(tools: Iterable[Tool], rules: ToolFilter) -> tuple[list[Tool], list[str]]:
+    """The tools that the rules let through, with the configuration's descriptions, and the names of the others.
+
+    Example:
+        >>> filtered([Tool(name="read"), Tool(name="write")], ToolFilter(allow=("read*",)))[1]
+        ['write']
+    """
+    allowed, denied = matcher(rules.allow), matcher(rules.deny)
+    kept: list[Tool] = []
+    hidden: list[str] = []
+    for tool in tools:
+        if not allowed(tool.name) or denied(tool.name):
+            hidden.append(tool.name)
+            continue
+        description = rules.describe.get(tool.name)
+        kept.append(tool if description is None else msgspec.structs.replace(tool, description=description))
+    return kept, hidden
