@@ -95,12 +95,6 @@ class Backlog(Generic[T]):
             self._hurry.set()
             self._wake.set()
 
-    def pause(self, seconds: float) -> None:
-        """Sleeps, in the thread, before another attempt at something that failed; ``close`` cuts it short."""
-        self._hurry.wait(seconds)
-        if not self._closed:
-            self._hurry.clear()
-
     def peek(self, count: int) -> list[T]:
         """The first items, at most `count`, which stay until they are dropped."""
         while True:

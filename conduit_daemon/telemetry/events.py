@@ -58,6 +58,7 @@ EVENTS: Final[dict[str, str]] = {
     "guardian.started": "The process that ends orphaned servers runs.",
     "guardian.lost": "The process that ends orphaned servers has died; a new one is started.",
     "audit.unavailable": "Rows of the audit cannot be written at present; they are kept in memory up to a bound.",
+    "audit.recovered": "Rows of the audit are written again; how many were lost meanwhile.",
     "audit.corrupt": "The audit's file was damaged; it was moved aside and a new one begun.",
     "log.lines_dropped": "Log lines were dropped because nothing read them fast enough.",
     "events.dropped": "A reader of events fell behind and has missed some.",
