@@ -54,7 +54,7 @@ def object_schema(entry: Entry, max_chars: int | None) -> Schema:
     schema = unref_root(localised(clean_schema(lifted(entry.tool.input_schema), max_chars)))
     if "object" not in types_of(schema):
         raise Unusable("invalid_schema: the root is no object, but arguments always are one")
-    return {**schema, "type": "object", "properties": schema.get("properties", {})}
+    return {"type": "object", "properties": {}, **schema} | {"type": "object"}
 
 
 def described(entry: Entry, max_chars: int | None, notes: Iterable[str] = ()) -> str | None:

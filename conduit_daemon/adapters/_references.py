@@ -12,7 +12,7 @@ from conduit_daemon.adapters._merging import merged
 from conduit_daemon.adapters._schema import Schema, children, map_children
 from conduit_daemon.text import compact_json
 
-__all__ = ["MAX_INLINED_BYTES", "inlined", "localised", "resolve", "unref_root"]
+__all__ = ["MAX_INLINED_BYTES", "inlined", "localised", "pruned", "resolve", "unref_root"]
 
 MAX_INLINED_BYTES: Final = 64 * 1024
 
@@ -96,6 +96,17 @@ def inlined(root: Schema) -> Schema:
     if kept:
         made["$defs"] = {name: expand(definitions[name]) for name in definitions if name in kept}
     return made
+
+
+def pruned(root: Schema) -> Schema:
+    """A localised schema without the definitions that nothing in it leads to."""
+    definitions: dict[str, Any] = root.get("$defs", {})
+    body = {key: value for key, value in root.items() if key != "$defs"}
+    used = {name: set(_names(node)) for name, node in definitions.items()}
+    kept = _reachable(used, set(_names(body)))
+    if kept:
+        body["$defs"] = {name: node for name, node in definitions.items() if name in kept}
+    return body
 
 
 def _all(root: Schema) -> Iterator[Schema]:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from conduit_daemon.adapters._answers import Outcome, failure_text, plain, resolved
 from conduit_daemon.adapters._declaration import check_keys, check_valid, convert_all, described, object_schema
 from conduit_daemon.adapters._folding import fold_root
+from conduit_daemon.adapters._references import pruned
 from conduit_daemon.errors import ClientError, ErrorKind
 from conduit_daemon.hub.toolset import Entry, ToolSet
 from conduit_daemon.model import Dropped, Rejected, ToolCall
@@ -132,7 +133,7 @@ def _tool(entry: Entry, max_chars: int | None) -> dict[str, Any]:
     made: dict[str, Any] = {"name": entry.exposed}
     if description := described(entry, max_chars, notes):
         made["description"] = description
-    return {**made, "input_schema": check_valid(check_keys(schema))}
+    return {**made, "input_schema": check_valid(check_keys(pruned(schema)))}
 
 
 def _call(block: Mapping[str, Any], toolset: ToolSet) -> ToolCall | Rejected:

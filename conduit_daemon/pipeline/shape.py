@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from conduit_daemon.hub.naming import MAX_DEPTH, deeper_than
 from conduit_daemon.model import ToolResult
+from conduit_daemon.pipeline.nesting import MAX_DEPTH, too_deep
 from conduit_daemon.text.hygiene import clean_json
 from conduit_daemon.text.media import Media, media_of
 from conduit_daemon.text.rendering import Structured, check_structured, pieces
@@ -60,7 +60,7 @@ def shape(
         raise ValueError("The limits of shape cannot be negative.")
     content, media_blocks = _shaped_blocks(result.content, max_media, max_media_bytes)
     value = result.structured_content
-    if value is not UNSET and deeper_than(MAX_DEPTH, value):
+    if value is not UNSET and too_deep(value):
         content.append({"type": "text", "text": _TOO_DEEP})
         value = UNSET
     shaped = msgspec.structs.replace(
@@ -82,7 +82,7 @@ def _shaped_blocks(
     shaped = []
     kept: list[dict[str, Any]] = []
     for block in blocks:
-        if deeper_than(MAX_DEPTH, block):
+        if too_deep(block):
             shaped.append({"type": "text", "text": f"[content omitted: nested deeper than {MAX_DEPTH} levels]"})
             continue
         media = media_of(block)
