@@ -24,7 +24,7 @@ _DEEPEST: Final = 40
 _LONGEST_SHOWN: Final = 60
 _MOST_LISTED: Final = 20
 _OTHER_TYPE: Final = 1000
-_OTHER_VALUE: Final = 10
+_OTHER_VALUE: Final = 100  # of a const or enum, which tells alternatives apart
 
 _NOUNS: Final = {
     "string": "a string",
@@ -36,18 +36,18 @@ _NOUNS: Final = {
     "null": "null",
 }
 _LEAVES: Final[Mapping[str, str]] = {
-    "minLength": "must have at least {} characters",
-    "maxLength": "must have at most {} characters",
+    "minLength": "must have {} or more characters",
+    "maxLength": "must have {} or fewer characters",
     "pattern": "must match the regular expression {}",
     "minimum": "must be at least {}",
     "maximum": "must be at most {}",
     "exclusiveMinimum": "must be more than {}",
     "exclusiveMaximum": "must be less than {}",
     "multipleOf": "must be a multiple of {}",
-    "minItems": "must have at least {} items",
-    "maxItems": "must have at most {} items",
-    "minProperties": "must have at least {} properties",
-    "maxProperties": "must have at most {} properties",
+    "minItems": "must have {} or more items",
+    "maxItems": "must have {} or fewer items",
+    "minProperties": "must have {} or more properties",
+    "maxProperties": "must have {} or fewer properties",
     "const": "must be {}",
     "format": "must be in the format {}",
 }
@@ -180,7 +180,7 @@ class _Search:
             self._add(pointer, "fits more than one of the forms that exclude each other")
         if fitting or not branches:
             return
-        closest = min(all_found, key=lambda found: sum(one.weight for one in found))
+        closest = min(all_found, key=lambda found: _distance(found, pointer))
         kinds = list(dict.fromkeys(kind for branch in branches for kind in _types(_table(branch))))
         if kinds and all(found[0].pointer == pointer and found[0].weight == _OTHER_TYPE for found in all_found):
             self._add(pointer, _mistyped(kinds, value), _OTHER_TYPE)
@@ -198,6 +198,11 @@ class _Search:
         one = _Found(pointer, message, weight)
         if len(self.found) < _MOST_PROBLEMS and one not in self.found:
             self.found.append(one)
+
+
+def _distance(found: list[_Found], pointer: str) -> int:
+    """How far a value is from an alternative; what is wrong further in says less about which one was meant."""
+    return sum(1 if one.weight == _OTHER_TYPE and one.pointer != pointer else one.weight for one in found)
 
 
 def _mistyped(types: list[str], value: Any) -> str:
