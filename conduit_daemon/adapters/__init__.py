@@ -21,6 +21,7 @@ from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.messages import GetGate
 from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context, Gate
+from conduit_daemon.pipeline.resolve import unknown_toolset
 from conduit_daemon.pipeline.run import OnProgress
 
 __all__ = [
@@ -139,9 +140,7 @@ async def execute_tool_calls(
     if isinstance(toolset, str):
         found = gate.recall(toolset)
         if found is None:
-            raise ClientError(
-                "unknown_toolset", f"Toolset {toolset} is not known any more; list the tools again and use the new id."
-            )
+            raise unknown_toolset(toolset)
     else:
         found = toolset or choose(gate.catalogue.current.offered, client=client)
     options = ExecuteOptions(

@@ -15,6 +15,7 @@ from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Outcome
 from conduit_daemon.pipeline.limits import Slots
 from conduit_daemon.pipeline.policy import Policy
+from conduit_daemon.pipeline.validate import Validators
 from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import EventBus
 
@@ -47,6 +48,7 @@ class Gate:
         ports: The servers' ports by id.
         bus: Where events go.
         recorder: The audit; None where it is off.
+        validators: The tools' schemas, compiled.
         deadlines: The timer heap of calls that wait or have a time limit of their own.
         stopping: Whether new calls are refused because the daemon stops.
         flights: The calls that are on their way.
@@ -70,6 +72,7 @@ class Gate:
         self.bus = bus
         self.recorder = recorder
         self.deadlines = Deadlines()
+        self.validators = Validators()
         self.slots = Slots(limits.max_in_flight)
         self.server_slots: dict[str, Slots] = {}
         self.max_call_time = limits.max_call_time

@@ -10,7 +10,7 @@ from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.model import Call
 from conduit_daemon.pipeline.gate import Gate
 
-__all__ = ["resolve"]
+__all__ = ["resolve", "unknown_toolset"]
 
 
 def resolve(call: Call, gate: Gate) -> Entry:
@@ -31,10 +31,7 @@ def resolve(call: Call, gate: Gate) -> Entry:
     else:
         toolset = gate.recall(call.toolset)
         if toolset is None:
-            raise ClientError(
-                "unknown_toolset",
-                f"Toolset {call.toolset} is not known any more; list the tools again and use the new id.",
-            )
+            raise unknown_toolset(call.toolset)
         entry = toolset.resolve(call.name)
         if entry is not None:
             if (entry.server_id, entry.tool.name) not in catalogue.filtered and entry.server_id in gate.ports:
@@ -42,6 +39,13 @@ def resolve(call: Call, gate: Gate) -> Entry:
             raise _unknown(call.name, (), filtered=True)
     near = difflib.get_close_matches(call.name, [entry.exposed for entry in catalogue.offered], 1)
     raise _unknown(call.name, near, filtered=_is_filtered(call.name, catalogue.filtered))
+
+
+def unknown_toolset(toolset_id: str) -> ClientError:
+    """The error of a toolset's id that means nothing any more."""
+    return ClientError(
+        "unknown_toolset", f"Toolset {toolset_id[:64]} is not known any more; list the tools again and use the new id."
+    )
 
 
 def _is_filtered(name: str, filtered: frozenset[tuple[str, str]]) -> bool:

@@ -155,7 +155,7 @@ class Flight:
         if call.timeout is not None:
             self._deadline = gate.deadlines.add(self._began + call.timeout, self._expire)
         self._decision = "invalid"
-        check_arguments(entry, call.arguments)
+        check_arguments(entry, call.arguments, gate.validators)
         self._decision = "none"
         if gate.policy is None:
             return

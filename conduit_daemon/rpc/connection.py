@@ -248,9 +248,9 @@ class Connection:
             wanted = protocol.decode_params(request.params, _Cancelled).requestId
         except ClientError:
             return
-        request = self._forget(wanted)
-        if request is not None:
-            request.cancel()
+        running = self._forget(wanted)
+        if running is not None:
+            running.cancel()
 
     async def _finish(self, fd: int) -> None:
         """After the last request: answers what runs, unless the peer has gone altogether."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, final
 
 import msgspec
@@ -11,13 +12,15 @@ import trio
 import supervisors
 from conduit_daemon import adapters
 from conduit_daemon.clients.port import Port
-from conduit_daemon.config.model import Config
-from conduit_daemon.errors import ClientError
+from conduit_daemon.config import Config, ToolsetConfig
+from conduit_daemon.errors import ClientError, StrictSchemaError
 from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
+from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
-from conduit_daemon.model import Call, Outcome
-from conduit_daemon.pipeline import run
+from conduit_daemon.model import Call
 from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.pipeline.resolve import unknown_toolset
+from conduit_daemon.pipeline.run import OnProgress, run
 from conduit_daemon.pipeline.shape import shape
 from conduit_daemon.published import Published
 from conduit_daemon.rpc import mcp, protocol
@@ -62,7 +65,6 @@ class Methods:
         self._connections = connections
         self._tree = tree
         self._started_at = trio.current_time()
-        self._tools_lines: dict[str, msgspec.Raw] = {}
         self._handlers: dict[str, Handler] = {
             "tools/list": self._list_tools,
             "conduit/tools": self._tools,
@@ -122,15 +124,17 @@ class Methods:
         wait = DEFAULT_WAIT if params.timeout is None else params.timeout
         toolset = await self._choose(params, wait)
         self._gate.remember(toolset)
-        found = adapters.listing(
-            toolset,
-            params.provider,
+        options = adapters.ListingOptions(
+            provider=params.provider,
             api=params.api,
             strict=params.strict,
             cache_control=params.cache_control,
             max_description_chars=params.max_description_chars,
-            bus=self._gate.bus,
         )
+        try:
+            found = adapters.render(toolset, options)
+        except StrictSchemaError as error:
+            raise ClientError("invalid_params", str(error)) from error
         catalogue = self._gate.catalogue.current
         return {
             "toolset": toolset.id,
@@ -144,7 +148,7 @@ class Methods:
             ],
         }
 
-    async def _choose(self, params: ToolsParams, wait: float) -> Any:
+    async def _choose(self, params: ToolsParams, wait: float) -> ToolSet:
         if params.client is not None:
             self._port(params.client)
         waited = None if params.client is None else (params.client,)
@@ -153,7 +157,7 @@ class Methods:
             catalogue.offered, client=params.client, prefix=params.prefix, named=self._named(params.set)
         )
 
-    def _named(self, name: str | None) -> Any:
+    def _named(self, name: str | None) -> ToolsetConfig | None:
         if name is None:
             return None
         found = self._config.current.toolsets.get(name)
@@ -164,9 +168,38 @@ class Methods:
 
     async def _execute(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, ExecuteParams)
-        return await adapters.execute(
-            self._gate, connection.context, connection.principal.narrowed(params.principal), params
+        if (params.response is None) == (params.calls is None):
+            raise ClientError("invalid_params", "Give either the model's response, or its calls.")
+        options = adapters.ExecuteOptions(
+            provider=params.provider,
+            api=params.api,
+            null_paths=params.null_paths,
+            max_concurrency=params.max_concurrency,
+            call_timeout=params.call_timeout if params.timeout is None else min(params.call_timeout, params.timeout),
+            structured=params.structured,
+            error_prefix=params.error_prefix,
+            shape=params.shape,
+            max_text=self._config.current.shape.max_text,
+            assigns=params.assigns,
+            taint=frozenset(params.taint),
+            meta=params.meta,
         )
+        return await adapters.execute(
+            connection.context,
+            connection.principal.narrowed(params.principal),
+            self._recall(params.toolset),
+            params.response if params.calls is None else params.calls,
+            options,
+            on_progress=_progress_to(connection, params.meta_),
+        )
+
+    def _recall(self, toolset: str | None) -> ToolSet:
+        if toolset is None:
+            return self._gate.catalogue.current.offered
+        found = self._gate.recall(toolset)
+        if found is None:
+            raise unknown_toolset(toolset)
+        return found
 
     async def _call(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, CallParams)
@@ -180,17 +213,12 @@ class Methods:
             meta=params.meta,
             timeout=params.timeout,
         )
-        token = params.meta_.get("progressToken")
-        outcome = await run.run(
-            call,
-            connection.context,
-            on_progress=None if token is None else lambda raw: mcp.forward_progress(connection, token, raw),
-        )
+        outcome = await run(call, connection.context, on_progress=_progress_to(connection, params.meta_))
         if outcome.error is not None:
             raise outcome.error
         if params.shape is None:
             return outcome.result
-        return _shaped(outcome, self._config.current).to_wire()
+        return shape(outcome.tool_result(), max_text=self._config.current.shape.max_text).to_wire()
 
     def _exposed(self, params: CallParams) -> str:
         if params.name is not None:
@@ -264,5 +292,6 @@ class Methods:
         return port
 
 
-def _shaped(outcome: Outcome, config: Config) -> Any:
-    return shape(outcome.tool_result(), max_text=config.shape.max_text)
+def _progress_to(connection: Connection, meta: dict[str, Any]) -> OnProgress | None:
+    token = meta.get("progressToken")
+    return None if token is None else partial(mcp.forward_progress, connection, token)

@@ -82,11 +82,12 @@ def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
     try:
-        return decoder.decode(raw if raw is not NOTHING and len(raw) else b"{}")
+        params: P = decoder.decode(raw if len(raw) else b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         text = str(error).replace("Object contains unknown field", "Unknown parameter")
         text = text.replace("Object missing required field", "Missing parameter")
         raise ClientError("invalid_params", f"{text}.") from None
+    return params
 
 
 def answer(request_id: RequestId, result: Any) -> bytes:

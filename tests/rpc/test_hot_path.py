@@ -1,0 +1,221 @@
+"""The way of a call through the daemon's own parts: how many task switches it takes, and what it must not touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from conduit_daemon.clients.connection import Connection as ServerConnection
+from conduit_daemon.clients.connection import Observer, Settings
+from conduit_daemon.clients.port import Listing, Port, Standing
+from conduit_daemon.clients.session import Negotiated
+from conduit_daemon.config import LimitsConfig, PolicyConfig, PolicyRule, ServerConfig
+from conduit_daemon.hub.catalogue import Catalogue
+from conduit_daemon.hub.naming import build
+from conduit_daemon.model import Principal
+from conduit_daemon.pipeline.gate import Context, Gate
+from conduit_daemon.pipeline.policy import compile_policy
+from conduit_daemon.published import Published
+from conduit_daemon.rpc import mcp
+from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.telemetry.events import Event, EventBus
+
+FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
+
+
+class NoWarden:
+    token = "unused"
+
+    def watch(self, session: int) -> None: ...
+
+    def forget(self, session: int) -> None: ...
+
+
+class OnPort(Observer):
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.ready = trio.Event()
+
+    def on_ready(self, connection: ServerConnection, negotiated: Negotiated, listing: Listing) -> None:
+        self.port.target, self.port.listing = connection, listing
+        self.ready.set()
+
+    def on_lost(self) -> None:
+        self.port.target = None
+
+
+class CallsOnly:
+    def start(self, connection: Connection, request: Any) -> None:
+        mcp.call_tool(connection, request)
+
+
+class Steps(trio.abc.Instrument):
+    """Counts how often any task is resumed."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.steps.append(task.name)
+
+
+@asynccontextmanager
+async def hub(**server: Any) -> AsyncIterator[tuple[socket.socket, Gate, list[Event]]]:
+    """One fake server behind a pipeline with every stage on, and the agent's end of a connection to it."""
+    bus, events = EventBus(), []
+    bus.attach(events.append)
+    config = ServerConfig(command=sys.executable, args=(str(FAKE),), **server)
+    port = Port("s", Standing(state="connecting", since=0))
+    watch = OnPort(port)
+    limits = LimitsConfig()
+    settings = Settings(server="s", config=config, limits=limits, version="0", environ=os.environ, clean=str)
+    rules = (PolicyRule(effect="deny", tools=("die",)), PolicyRule(effect="allow"))
+    policy = compile_policy(PolicyConfig(default="deny", rules=rules))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ServerConnection(settings, "legacy", NoWarden(), bus, watch).run)
+        with trio.fail_after(10):
+            await watch.ready.wait()
+        assert port.listing is not None
+        toolset, _ = build([("s", port.listing.tools)])
+        gate = Gate(
+            catalogue=Published(Catalogue(offered=toolset, known=toolset)),
+            policy=Published(policy),
+            ports={"s": port},
+            limits=limits,
+            bus=bus,
+        )
+        gate.configure_server("s", config)
+        nursery.start_soon(gate.deadlines.run)
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        connection = Connection(
+            theirs,
+            CallsOnly(),
+            context=Context(gate),
+            principal=Principal("tester"),
+            control=False,
+            bus=bus,
+            max_message=1 << 20,
+        )
+        nursery.start_soon(connection.run)
+        with ours:
+            ours.setblocking(False)
+            yield ours, gate, events
+        nursery.cancel_scope.cancel()
+
+
+def line(request_id: int, tool: str, arguments: dict[str, Any]) -> bytes:
+    params = {"name": tool, "arguments": arguments}
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}).encode() + b"\n"
+
+
+async def answers(sock: socket.socket, count: int) -> list[dict[str, Any]]:
+    data = b""
+    with trio.fail_after(20):
+        while data.count(b"\n") < count:
+            await trio.lowlevel.wait_readable(sock.fileno())
+            data += sock.recv(1 << 20)
+    return [json.loads(one) for one in data.splitlines()]
+
+
+async def test_a_governed_call_takes_two_task_switches() -> None:
+    calls = 100
+    async with hub() as (sock, _, events):
+        sock.sendall(line(0, "s__echo", {"text": "warm"}))
+        await answers(sock, 1)
+        counter = Steps()
+        trio.lowlevel.add_instrument(counter)
+        for i in range(calls):
+            sock.sendall(line(i, "s__echo", {"text": "hello"}))
+            await answers(sock, 1)
+        trio.lowlevel.remove_instrument(counter)
+        # One for the reader of the agent's socket, one for the reader of the server's output; the rest is this test.
+        ours = [name for name in counter.steps if "conduit_daemon" in name]
+        assert len(ours) == 2 * calls, sorted(set(ours))
+        assert sum(event.type == "call.finished" for event in events) == calls + 1
+
+
+async def test_calls_side_by_side_are_answered_as_they_finish() -> None:
+    async with hub() as (sock, gate, _):
+        sock.sendall(line(1, "s__sleep", {"seconds": 0.3}) + line(2, "s__echo", {"text": "first"}))
+        got = await answers(sock, 2)
+        assert [answer["id"] for answer in got] == [2, 1]
+        assert not gate.flights
+
+
+async def test_over_the_limit_calls_wait_their_turn_without_a_task() -> None:
+    async with hub(max_in_flight=2) as (sock, gate, _):
+        for i in range(6):
+            sock.sendall(line(i, "s__sleep", {"seconds": 0.1}))
+        await trio.sleep(0.05)
+        assert gate.server_slots["s"].taken == 2
+        assert len(gate.flights) == 6
+        assert sorted(answer["id"] for answer in await answers(sock, 6)) == list(range(6))
+        assert gate.server_slots["s"].taken == 0
+        assert gate.slots.taken == 0
+
+
+async def test_every_stage_answers_in_words_and_nothing_reaches_the_server() -> None:
+    async with hub() as (sock, _, events):
+        sock.sendall(
+            line(1, "s__ech", {"text": "a"})
+            + line(2, "s__add", {"a": "one", "b": 2})
+            + line(3, "s__die", {"how": "SIGKILL"})
+            + line(4, "s__echo", {"text": "alive"})
+        )
+        got = {answer["id"]: answer for answer in await answers(sock, 4)}
+        assert got[1]["error"]["code"] == -32602
+        assert "did you mean s__echo" in got[1]["error"]["message"]
+        assert got[1]["error"]["data"] == {"kind": "unknown_tool", "outcome": "not_sent"}
+        assert got[2]["result"]["isError"] is True
+        assert "/a" in got[2]["result"]["content"][0]["text"]
+        assert got[3]["result"]["isError"] is True
+        assert "denied by the policy (rules[0])" in got[3]["result"]["content"][0]["text"]
+        assert got[4]["result"]["content"][0]["text"] == "alive"
+        kinds = [(event.fields["kind"], event.fields["decision"]) for event in events if event.type == "call.finished"]
+        assert sorted(kinds) == [
+            ("denied", "deny"),
+            ("invalid_arguments", "invalid"),
+            ("ok", "allow"),
+            ("unknown_tool", "none"),
+        ]
+
+
+def test_a_call_crosses_no_model_of_the_sdk() -> None:
+    """Every pydantic model is made to refuse, and calls still go through: the SDK is not on their way."""
+    program = """
+import sys, trio
+sys.path.insert(0, sys.argv[1])
+import test_hot_path as t
+from conduit_daemon.clients.session import import_sdk
+
+async def main():
+    async with t.hub() as (sock, gate, events):
+        import pydantic
+        def refuse(*args, **kwargs):
+            raise AssertionError("a model of the SDK was on the way of a call")
+        for name in ("model_validate", "model_validate_json", "model_construct", "model_dump", "__init__"):
+            setattr(pydantic.BaseModel, name, refuse)
+        for name in ("validate_python", "validate_json", "dump_python"):
+            setattr(pydantic.TypeAdapter, name, refuse)
+        for i in range(20):
+            sock.sendall(t.line(i, "s__echo", {"text": "hello"}))
+            (answer,) = await t.answers(sock, 1)
+            assert answer["result"]["content"][0]["text"] == "hello", answer
+    print("crossed nothing")
+
+trio.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(Path(__file__).parent)], capture_output=True, text=True, timeout=60
+    )
+    assert "crossed nothing" in done.stdout, done.stderr
