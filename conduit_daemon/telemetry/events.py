@@ -63,6 +63,7 @@ EVENTS: Final[dict[str, str]] = {
     "log.lines_dropped": "Log lines were dropped because nothing read them fast enough.",
     "events.dropped": "A reader of events fell behind and has missed some.",
     "config.reloaded": "A changed configuration is in force: what was added, removed and changed.",
+    "config.warning": "A configuration is usable, and something in it was ignored or is worth a look.",
     "config.rejected": "A changed configuration is not usable; the one before stays in force.",
     "internal.error": "A defect of the daemon itself: one thing failed because of it, the rest goes on.",
 }

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -239,16 +240,46 @@ async def test_a_place_that_cannot_be_written_stops_nothing_and_rows_come_later(
         assert [row.call for row in await audit.query()] == ["c3", "c2", "c1"]
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root writes into read-only folders")
-async def test_a_read_only_folder_is_said_and_survived(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        async with running(tmp_path) as (audit, events):
-            audit.record(outcome(1))
-            await until(lambda: events)
-            assert events[0].type == "audit.unavailable"
-    finally:
-        tmp_path.chmod(0o700)
+READ_ONLY = """
+import os, trio
+from pathlib import Path
+from conduit_daemon.config.model import AuditConfig
+from conduit_daemon.model import Call, Outcome, Principal
+from conduit_daemon.pipeline.audit import Audit
+from conduit_daemon.telemetry.events import EventBus
+from conduit_daemon.telemetry.masking import Masker
+
+async def main():
+    bus = EventBus()
+    bus.attach(lambda event: print(event.type, event.fields, flush=True))
+    audit = Audit(Path("."), AuditConfig(), bus, Masker())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(audit.run)
+        call = Call(id="c1", name="t", arguments={}, principal=Principal("ann"))
+        audit.record(Outcome(call=call, kind="ok", server="s", tool="t"))
+        await trio.sleep(0.2)
+        os.chmod(".", 0o700)
+        await trio.sleep(1.2)
+        nursery.cancel_scope.cancel()
+
+if os.getuid() == 0:  # to whom read-only folders are none
+    os.chown(".", 65534, 65534)
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+os.chmod(".", 0o500)
+trio.run(main)
+"""
+
+
+def test_a_read_only_folder_is_said_and_survived() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's, which another user cannot reach
+        result = subprocess.run(
+            [sys.executable, "-c", READ_ONLY], cwd=folder, text=True, capture_output=True, timeout=30, check=False
+        )
+        said = [line.split()[0] for line in result.stdout.splitlines()]
+        assert (said, result.stderr) == (["audit.unavailable", "audit.recovered"], "")
+        assert rows_of(Path(folder) / "audit.db") == ["c1"]
 
 
 async def test_a_full_disk_keeps_rows_until_there_is_room(tmp_path: Path) -> None:
