@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, final, get_args
@@ -149,7 +149,7 @@ class Log:
         while True:
             self._backlog.wait(_GATHER)
             while entries := self._backlog.peek(_BATCH):
-                written = self._write([self._entry(entry) for entry in entries])
+                written = self._write(entries)
                 self._backlog.drop(len(entries))
                 if written:
                     self._report_dropped()
@@ -158,12 +158,13 @@ class Log:
             if self._backlog.closed:
                 return
 
-    def _write(self, entries: list[Entry]) -> bool:
+    def _write(self, items: Sequence[Event | Entry]) -> bool:
         now = time.monotonic()
         if self._sink is None or now < self._broken_until or not self._patient():
             return False
         try:
-            return self._sink.write(render(entries, self._renderer, self._masker), self._patient)
+            lines = render([self._entry(item) for item in items], self._renderer, self._masker)
+            return self._sink.write(lines, self._patient)
         except Exception:  # noqa: BLE001 - also a defect of ours: a log that ended would hide all others
             self._broken_until = now + _RETRY
             return False
@@ -186,7 +187,10 @@ class Log:
             if self._servers.get(item.server, self._threshold) > LEVELS["debug"]:
                 del entry["arguments"]
             else:
-                entry["arguments"] = redact_arguments(entry["arguments"], self._masker)
+                try:
+                    entry["arguments"] = redact_arguments(entry["arguments"], self._masker)
+                except RecursionError:
+                    entry["arguments"] = "(nested too deeply)"
         return entry
 
     def _report_dropped(self) -> None:

@@ -517,3 +517,37 @@ def test_a_killed_process_loses_the_last_batch_at_most(tmp_path: Path) -> None:
         due = sum(1 for when in recorded if when < killed - 0.1)  # 50 ms, and as many for two busy cores
         assert due > 1000
         assert len(rows) >= due
+
+
+async def test_a_crash_of_the_writer_ends_its_task_and_a_new_one_finds_every_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = Audit(tmp_path, AuditConfig(), EventBus(), Masker())
+    sound = _audit_writer.AuditWriter._bring_up_to_date
+    crashes = iter([RuntimeError("a defect"), RuntimeError("another")])
+
+    def defective(writer: _audit_writer.AuditWriter) -> None:
+        if error := next(crashes, None):
+            raise error
+        sound(writer)
+
+    monkeypatch.setattr(_audit_writer.AuditWriter, "_bring_up_to_date", defective)
+    ended: list[BaseException] = []
+
+    async def restart_it() -> None:
+        while True:
+            try:
+                await audit.run()
+            except* RuntimeError as group:
+                ended.extend(group.exceptions)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(restart_it)
+        for number in range(5):
+            audit.record(outcome(number))
+            await trio.sleep(0.02)
+        await until(lambda: audit.path.exists() and len(rows_of(audit.path)) == 5)
+        audit.record(outcome(5))
+        nursery.cancel_scope.cancel()
+    assert [str(error) for error in ended] == ["a defect", "another"]
+    assert rows_of(audit.path) == [f"c{n}" for n in range(6)]

@@ -110,6 +110,19 @@ def test_arguments_are_shown_at_debug_alone_and_redacted(tmp_path: Path) -> None
     assert arguments["password"] == "short"
 
 
+def test_arguments_of_any_depth_leave_the_log_alive(tmp_path: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with logged(tmp_path, level="debug") as (bus, _log, lines):
+        bus.emit("call.finished", arguments={"deep": deep})
+        bus.emit("daemon.stopping")
+    assert lines[0]["arguments"] == "(nested too deeply)"
+    assert events(lines) == ["call.finished", "daemon.stopping"]
+    while deep:
+        deep = deep[0]
+
+
 def test_no_secret_reaches_the_log_from_any_side(tmp_path: Path) -> None:
     secret = "s3cret/with ümlaut"
     with logged(tmp_path, masker=Masker([secret])) as (bus, log, lines):
