@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from conduit_daemon.config.places import home
 from conduit_daemon.config.report import KeyPath, Report
 
 __all__ = ["Expander", "speaks_of_secret"]
@@ -80,11 +81,10 @@ class Expander:
             )
 
     def absolute(self, text: str) -> Path:
-        """The path that `text` means: relative to the file, ``~`` the home directory."""
+        """The path that `text` means: relative to the file; ``~`` is the home directory, ``file://`` no part of it."""
         if text == "~" or text.startswith("~/"):
-            home = self._environ.get("HOME")
-            return (Path(home) if home else Path.home()) / text[2:]
-        return self._base / text
+            return home(self._environ) / text[2:]
+        return self._base / text.removeprefix("file://")
 
     def _resolve(self, reference: str, path: KeyPath) -> str | None:
         kind, colon, name = reference.partition(":")

@@ -80,7 +80,7 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> L
         chosen = Path(named)
     if chosen is None:
         candidates = config_candidates(environ)
-        chosen = next((candidate for candidate in candidates if candidate.is_file()), None)
+        chosen = next((candidate for candidate in candidates if _exists(candidate)), None)
         if chosen is None:
             looked = ", ".join(map(str, candidates))
             return Loaded(
@@ -141,6 +141,14 @@ def import_servers(data: bytes, path: Path) -> ImportedServers:
     tables = translate(document, report)
     report.finish()
     return ImportedServers(tables=tables, warnings=tuple(report.warnings))
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file, or none can tell: then reading it says why."""
+    try:
+        return path.is_file()
+    except OSError:
+        return True
 
 
 def _read(path: Path) -> bytes:

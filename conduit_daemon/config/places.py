@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conduit_daemon.config.model import Config
 
-__all__ = ["agent_socket", "config_candidates", "control_socket", "state_directory"]
+__all__ = ["agent_socket", "config_candidates", "control_socket", "home", "state_directory"]
 
 
 def config_candidates(environ: Mapping[str, str]) -> list[Path]:
@@ -15,7 +15,7 @@ def config_candidates(environ: Mapping[str, str]) -> list[Path]:
     given = [
         Path(folder) / "conduit.toml" for folder in environ.get("CONFIGURATION_DIRECTORY", "").split(":") if folder
     ]
-    user = _absolute(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config"
+    user = _absolute(environ, "XDG_CONFIG_HOME") or home(environ) / ".config"
     return [*given, user / "conduit" / "conduit.toml", Path("/etc/conduit/conduit.toml")]
 
 
@@ -27,7 +27,7 @@ def agent_socket(config: Config, environ: Mapping[str, str]) -> Path:
     if unit is not None:
         return unit / "agent.sock"
     user = _absolute(environ, "XDG_RUNTIME_DIR")
-    return (user / "conduit" if user is not None else _home(environ) / ".local/state/conduit") / "agent.sock"
+    return (user / "conduit" if user is not None else home(environ) / ".local/state/conduit") / "agent.sock"
 
 
 def control_socket(config: Config, environ: Mapping[str, str]) -> Path:
@@ -44,7 +44,7 @@ def state_directory(config: Config, environ: Mapping[str, str]) -> Path:
     unit = _absolute(environ, "STATE_DIRECTORY")
     if unit is not None:
         return unit
-    return (_absolute(environ, "XDG_STATE_HOME") or _home(environ) / ".local/state") / "conduit"
+    return (_absolute(environ, "XDG_STATE_HOME") or home(environ) / ".local/state") / "conduit"
 
 
 def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
@@ -53,5 +53,12 @@ def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
     return Path(first) if first.startswith("/") else None
 
 
-def _home(environ: Mapping[str, str]) -> Path:
-    return _absolute(environ, "HOME") or Path.home()
+def home(environ: Mapping[str, str]) -> Path:
+    """The home directory: ``$HOME``, else the user's entry, else ``/``, as for users that have none."""
+    named = _absolute(environ, "HOME")
+    if named is not None:
+        return named
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")

@@ -16,7 +16,10 @@ import msgspec
 
 from conduit_daemon.pipeline.nesting import resolve_pointer
 
-__all__ = ["Problem", "find_problems"]
+__all__ = ["PATTERNS", "Problem", "find_problems"]
+
+PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+"""Look-around and back-references work, in few steps: a pattern is the server's, and its text the model's."""
 
 _MOST_PROBLEMS: Final = 10
 _MOST_STEPS: Final = 500
@@ -130,12 +133,12 @@ class _Search:
 
     def _visit_leaves(self, schema: dict[str, Any], value: Any, pointer: str) -> None:
         for keyword, message in _LEAVES.items():
-            if keyword in schema and not _fits(self.root, {keyword: schema[keyword]}, value):
+            if keyword in schema and not self._fits({keyword: schema[keyword]}, value):
                 weight = _OTHER_VALUE if keyword == "const" else 1
                 self._add(pointer, message.format(_shown(schema[keyword])), weight)
-        if isinstance(schema.get("enum"), list) and not _fits(self.root, {"enum": schema["enum"]}, value):
+        if isinstance(schema.get("enum"), list) and not self._fits({"enum": schema["enum"]}, value):
             self._add(pointer, f"must be one of {_listed(schema['enum'])}", _OTHER_VALUE)
-        if schema.get("uniqueItems") is True and not _fits(self.root, {"uniqueItems": True}, value):
+        if schema.get("uniqueItems") is True and not self._fits({"uniqueItems": True}, value):
             self._add(pointer, "must not have the same item twice")
 
     def _visit_object(self, schema: dict[str, Any], value: dict[str, Any], pointer: str) -> None:
@@ -152,8 +155,10 @@ class _Search:
         patterns = _table(schema.get("patternProperties"))
         others = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         for name, item in value.items():
+            if self.gave_up:
+                return
             here = f"{pointer}/{_escaped(name)}"
-            meant = [part for pattern, part in patterns.items() if _fits(self.root, {"pattern": pattern}, name)]
+            meant = [part for pattern, part in patterns.items() if self._fits({"pattern": pattern}, name)]
             if name in properties:
                 meant.append(properties[name])
             for part in meant:
@@ -171,6 +176,8 @@ class _Search:
         first = _list(schema.get("prefixItems")) or (items if isinstance(items, list) else [])
         rest = schema.get("additionalItems") if isinstance(items, list) else items
         for index, item in enumerate(value):
+            if self.gave_up:
+                return
             self.visit(first[index] if index < len(first) else rest, item, f"{pointer}/{index}")
 
     def _visit_alternatives(self, branches: list[Any], value: Any, pointer: str, *, exactly_one: bool) -> None:
@@ -187,6 +194,21 @@ class _Search:
             return
         for one in closest[:3]:
             self._add(*one)
+
+    def _fits(self, keyword: dict[str, Any], value: Any) -> bool:
+        """Whether `value` keeps to one keyword of the schema's draft; yes once looking has to end."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            self.gave_up = True
+            return True
+        draft = self.root.get("$schema")
+        schema = {"$schema": draft, **keyword} if isinstance(draft, str) else keyword
+        try:
+            return jsonschema_rs.validator_for(
+                schema, offline=True, validate_formats=False, pattern_options=PATTERNS
+            ).is_valid(value)
+        except ValueError:
+            return True
 
     def _differs(self, schema: Any, value: Any, pointer: str) -> list[_Found]:
         kept, self.found = self.found, []
@@ -210,15 +232,6 @@ def _mistyped(types: list[str], value: Any) -> str:
     if isinstance(value, str) and not {"object", "array"}.isdisjoint(types) and value.lstrip()[:1] in {"{", "["}:
         hint = "; give the value itself, not its JSON text"
     return f"must be {_either([_NOUNS[kind] for kind in types])}, not {_noun_of(value)}{hint}"
-
-
-def _fits(root: dict[str, Any], keyword: dict[str, Any], value: Any) -> bool:
-    draft = root.get("$schema")
-    schema = keyword if not isinstance(draft, str) else {"$schema": draft, **keyword}
-    try:
-        return jsonschema_rs.validator_for(schema, offline=True, validate_formats=False).is_valid(value)
-    except ValueError:
-        return True
 
 
 def _types(schema: dict[str, Any]) -> list[str]:

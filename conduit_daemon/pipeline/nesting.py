@@ -52,7 +52,12 @@ def unfolded_size(schema: dict[str, Any], limit: int) -> int | None:
     Returns:
         The number, at most `limit`; None where a reference cannot be followed inside the schema.
     """
-    names = dict(_named(schema))
+    names: dict[str, Any] = {}
+    for count, (name, node) in enumerate(_named(schema)):
+        if count >= limit:
+            return limit
+        if name is not None:
+            names[name] = node
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
 
@@ -70,6 +75,8 @@ def unfolded_size(schema: dict[str, Any], limit: int) -> int | None:
         total = 1
         for child in node.values() if type(node) is dict else node:
             total += size(child, depth + 1)
+            if total >= limit:
+                break
         if type(node) is dict:
             for reference in _references(node):
                 target = resolve_pointer(schema, reference, names)
@@ -113,10 +120,13 @@ def _references(node: dict[str, Any]) -> Iterator[str]:
             yield reference
 
 
-def _named(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _named(schema: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
+    """Every object and array of `schema`, under each name that references may give it, or None."""
     waiting: list[Any] = [schema]
     while waiting:
         node = waiting.pop()
+        if type(node) in _CONTAINERS:
+            yield None, node
         if isinstance(node, dict):
             for keyword, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
                 name = node.get(keyword)

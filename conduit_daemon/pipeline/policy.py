@@ -46,13 +46,13 @@ class Considered(msgspec.Struct, frozen=True):
     why: str
 
 
-class Explanation(msgspec.Struct, frozen=True):
-    """How a decision comes about; the keys are those of ``conduit/policy/explain``."""
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a decision comes about; as JSON, the result of ``conduit/policy/explain``."""
 
     decision: Effect
     rule: str
-    reason: str | None
     considered: tuple[Considered, ...]
+    reason: str | None = None
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -116,8 +116,8 @@ class Policy:
                 matched = False
             considered.append(Considered(rule.name, matched, why))
             if matched:
-                return Explanation(rule.effect, rule.name, rule.reason, tuple(considered))
-        return Explanation(self._default.effect, self._default.rule, None, tuple(considered))
+                return Explanation(rule.effect, rule.name, tuple(considered), rule.reason)
+        return Explanation(self._default.effect, self._default.rule, tuple(considered))
 
     def _believed(self, facts: Facts) -> Facts:
         """The facts without annotations that are not to be believed."""

@@ -9,16 +9,15 @@ import jsonschema_rs
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.model import Tool
-from conduit_daemon.pipeline.mismatch import Problem, find_problems
+from conduit_daemon.pipeline.mismatch import PATTERNS, Problem, find_problems
 from conduit_daemon.pipeline.nesting import MAX_DEPTH, too_deep, unfolded_size
 
 __all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "too_deep"]
 
 _LARGEST_UNFOLDED: Final = 20_000
 _REMEMBERED: Final = 2_000
-# Linear time for any pattern, whatever a server writes; look-around and back-references, which the first cannot
-# do, get few steps.
-_ENGINES: Final = (jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000))
+# The first takes linear time for any pattern; what it cannot do gets few steps.
+_ENGINES: Final = (jsonschema_rs.RegexOptions(), PATTERNS)
 
 
 @final
@@ -86,7 +85,7 @@ class Validators:
         return validator
 
 
-_VALIDATORS: Final = Validators()
+_VALIDATORS: Final = Validators()  # only a memory of what was compiled: nothing can be told by it
 
 
 def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validators = _VALIDATORS) -> None:

@@ -206,7 +206,7 @@ def test_paths_are_relative_to_the_file() -> None:
         command = "./bin/server"
         args = ["./as/it/is"]
         cwd = "data"
-        roots = ["one", "/two"]
+        roots = ["one", "file:///two"]
         [servers.b]
         command = "npx"
         [servers.c]

@@ -240,6 +240,26 @@ def test_recursive_alternatives_cost_no_time_to_explain() -> None:
     assert time.perf_counter() - began < 0.5
 
 
+def test_explaining_ends_whatever_the_sizes() -> None:
+    leaves = {"minLength": 3, "maxLength": 2, "pattern": "(?=(a+)+$)b", "minimum": 1, "multipleOf": 7, "const": 0}
+    schema = {
+        "properties": {"a": {"items": {**leaves, "anyOf": [leaves, leaves]}}, "z": False},
+        "patternProperties": {f"^(a+)+{number}$": leaves for number in range(200)},
+    }
+    arguments = {"a": ["a" * 50] * 2_000, **{"a" * 30 + str(number): number for number in range(2_000)}, "z": 1}
+    validator = ArgumentValidator(schema)
+    assert validator.invalid_schema is None
+    began = time.perf_counter()
+    assert 1 <= len(validator.problems(arguments)) <= 10
+    assert time.perf_counter() - began < 2
+
+
+def test_a_huge_schema_is_not_compiled() -> None:
+    began = time.perf_counter()
+    assert ArgumentValidator({"enum": [[] for _ in range(500_000)]}).invalid_schema
+    assert time.perf_counter() - began < 1
+
+
 @pytest.mark.parametrize(
     "schema",
     [
