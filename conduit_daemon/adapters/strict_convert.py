@@ -153,12 +153,11 @@ class StrictConversion:
             place = (*path, name)
             if _accepts_null(child):
                 self._own.add(place)
-                made[name] = self._convert(child, place)
-            elif name in required:
-                made[name] = self._convert(child, place)
-            else:
+            elif name not in required:
                 self._added[place] = None
-                made[name] = _nullable(self._convert(child, place))
+            converted = self._convert(child, place)
+            # Also where null is accepted but was not seen in a type that had to be inferred.
+            made[name] = converted if name in required or _admits_null(converted) else _nullable(converted)
         return {"type": "object", "properties": made, "required": list(made), "additionalProperties": False}
 
     def _array(self, node: Schema, path: _Path) -> Schema:
@@ -226,9 +225,16 @@ def _nullable(schema: Schema) -> Schema:
         return {**schema, "type": [schema["type"], "null"]}
     null = {"type": "null"}
     if "anyOf" in schema:
-        return schema if null in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], null]}
+        return {**schema, "anyOf": [*schema["anyOf"], null]}
     outer: Schema = {key: schema[key] for key in ("description", "title") if key in schema}
     return {"anyOf": [{key: value for key, value in schema.items() if key not in outer}, null], **outer}
+
+
+def _admits_null(schema: Schema) -> bool:
+    """Whether a converted schema allows null."""
+    declared = schema.get("type")
+    named = [declared] if isinstance(declared, str) else declared or []
+    return "null" in named or any(map(_admits_null, schema.get("anyOf", ())))
 
 
 def _accepts_null(node: Schema) -> bool:

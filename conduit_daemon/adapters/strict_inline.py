@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from conduit_daemon.adapters._references import resolve
-from conduit_daemon.adapters._schema import LISTS_OF_SCHEMAS, MAPS_OF_SCHEMAS, SCHEMAS, Schema
+from conduit_daemon.adapters._schema import Schema
 
 __all__ = ["HARD", "SOFT", "Fallback", "tree"]
 
@@ -63,8 +63,6 @@ HARD: Final = frozenset(
 """The other assertions of draft 2020-12."""
 
 _KEPT: Final = HARD | frozenset(SOFT) | {"default", "description", "title"}
-_AS_IS: Final = frozenset({"contains", "if", "not", "propertyNames"})
-"""What holds schemas but is told or refused as a whole."""
 _CONSTRAINING: Final = HARD | frozenset(SOFT)
 
 
@@ -120,14 +118,12 @@ class _Tree:
         for key, value in node.items():
             if key not in _KEPT:
                 continue
-            if key in _AS_IS or (key == "additionalProperties" and isinstance(value, bool)):
-                made[key] = value
-            elif isinstance(value, list) and key in LISTS_OF_SCHEMAS:
-                made[key] = [self.grow(child, above | {id(child)}) for child in value]
-            elif isinstance(value, dict) and key in MAPS_OF_SCHEMAS:
-                made[key] = {name: self.grow(child, above | {id(child)}) for name, child in value.items()}
-            elif key in SCHEMAS:
+            if key == "items":
                 made[key] = self.grow(value, above | {id(value)})
+            elif key in {"anyOf", "oneOf"} and isinstance(value, list):
+                made[key] = [self.grow(child, above | {id(child)}) for child in value]
+            elif key == "properties" and isinstance(value, dict):
+                made[key] = {name: self.grow(child, above | {id(child)}) for name, child in value.items()}
             else:
                 made[key] = value
         return made
