@@ -1,0 +1,90 @@
+"""Many calls, many connections, large results: all answered, none mixed up, memory flat."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import Any
+
+import psutil
+
+
+def test_five_thousand_calls_64_at_once_on_one_socket(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), fake_server("b"))
+    daemon.wait_ready("a", "b")
+    rpc = daemon.rpc()
+    process = psutil.Process(daemon.process.pid)
+
+    def volley(count: int) -> None:
+        wanted: dict[int, str] = {}
+        sent = 0
+        while sent < count or wanted:
+            while sent < count and len(wanted) < 64:
+                text = f"text {sent} of {count}"
+                server = "a" if sent % 2 else "b"
+                wanted[rpc.send("tools/call", {"name": f"{server}__echo", "arguments": {"text": text}})] = text
+                sent += 1
+            message = rpc.receive()
+            assert message["result"]["content"][0]["text"] == wanted.pop(message["id"])
+
+    volley(1000)
+    before = process.memory_info().rss
+    volley(5000)
+    after = process.memory_info().rss
+    assert after / before <= 1.05, (before, after)
+    calls = daemon.status()["calls"]
+    assert calls == {"in_flight": 0, "total": 6000, "errors": 0}
+
+
+def test_a_thousand_pipelined_requests_and_two_hundred_connections(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    lines = b"".join(
+        json.dumps({"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": {"name": "a__add", "arguments": {
+            "a": i, "b": 1}}}).encode() + b"\n" for i in range(1000)
+    )  # fmt: skip
+    threading.Thread(target=rpc.sock.sendall, args=(lines,)).start()
+    sums = {message["id"]: message["result"]["structuredContent"]["sum"] for message in (rpc.receive() for _ in range(1000))}
+    assert sums == {i: i + 1 for i in range(1000)}
+    many = [daemon.rpc() for _ in range(200)]
+    ids = [one.send("tools/call", {"name": "a__echo", "arguments": {"text": str(i)}}) for i, one in enumerate(many)]
+    for i, (one, request_id) in enumerate(zip(many, ids, strict=True)):
+        assert one.wait(request_id)["result"]["content"][0]["text"] == str(i)
+
+
+def test_a_reader_that_stops_costs_nobody_else_and_a_bounded_memory(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), fake_server("b"), rpc="max_message = 20000000")
+    daemon.wait_ready("a", "b")
+    process = psutil.Process(daemon.process.pid)
+    lazy, busy = socket.socket(socket.AF_UNIX), daemon.rpc()
+    lazy.connect(str(daemon.agent))
+    before = process.memory_info().rss
+    params = {"name": "a__big", "arguments": {"size": 1_000_000}}
+    lazy.settimeout(0.5)
+    try:
+        for i in range(400):
+            lazy.sendall(json.dumps({"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": params}).encode() + b"\n")
+    except TimeoutError:
+        pass  # it is held back, as it should be
+    longest = 0.0
+    for i in range(200):
+        began = time.monotonic()
+        assert busy.call("b__echo", {"text": str(i)})["content"][0]["text"] == str(i)
+        longest = max(longest, time.monotonic() - began)
+    assert longest < 1
+    assert process.memory_info().rss - before < 200_000_000
+    lazy.close()
+    daemon.wait_until(lambda: daemon.status()["calls"]["in_flight"] == 0)
+
+
+def test_a_large_result_comes_through_whole(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    assert rpc.call("a__big", {"size": 9_000_000})["content"][0]["text"] == "x" * 9_000_000
+    error = rpc.ask("conduit/call", {"name": "a__big", "arguments": {"size": 11_000_000}})["error"]
+    assert error["data"]["kind"] == "too_large"
+    assert rpc.call("a__echo", {"text": "next"})["content"][0]["text"] == "next"
