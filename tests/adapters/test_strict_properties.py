@@ -89,7 +89,7 @@ def instances(draw: st.DrawFn, schema: dict[str, Any]) -> Any:
     return draw(simple[kind])
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(SCHEMAS, st.data())
 def test_a_strict_instance_stripped_is_valid_under_the_original(schema: dict[str, Any], data: st.DataObject) -> None:
     try:
