@@ -1,0 +1,82 @@
+"""`conduit check`: everything that is wrong with a configuration, and what a right one holds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conduit_daemon.cli import output
+from conduit_daemon.cli.exits import DONE, FAILED
+
+if TYPE_CHECKING:
+    from conduit_daemon.config import Loaded, ServerConfig
+
+__all__ = ["check"]
+
+
+def check(config: Path | None = None, *, json: bool = False) -> int:
+    """Says everything that is wrong with a configuration, or what it holds.
+
+    Args:
+        config: The configuration; else the one that the daemon would find.
+        json: Print the findings as JSON.
+    """
+    from conduit_daemon.config import load  # noqa: PLC0415 - the daemon's parts are loaded by those alone who need them
+    from conduit_daemon.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        loaded = load(config, os.environ)
+    except ConfigError as error:
+        if json:
+            output.print_json({"ok": False, "problems": error.problems})
+        else:
+            output.print_text("\n".join(str(problem) for problem in error.problems))
+            output.print_error(f"{output.amount(len(error.problems), 'problem')}; nothing would be started")
+        return FAILED
+    summary = _summary(loaded)
+    if json:
+        output.print_json({"ok": True, **summary})
+    else:
+        _print(loaded, summary)
+    return DONE
+
+
+def _summary(loaded: Loaded) -> dict[str, Any]:
+    found = loaded.config
+    return {
+        "file": None if loaded.path is None else str(loaded.path),
+        "warnings": loaded.warnings,
+        "servers": {
+            name: {
+                "transport": server.kind,
+                "enabled": server.enabled,
+                "start": server.start,
+                "target": _target(server),
+            }
+            for name, server in found.servers.items()
+        },
+        "policy": {"default": found.policy.default, "rules": len(found.policy.rules), "tests": len(found.policy.tests)},
+    }
+
+
+def _print(loaded: Loaded, summary: dict[str, Any]) -> None:
+    output.print_text(f"{summary['file'] or 'The default configuration'} can be used.")
+    rows = [
+        (name, server["transport"], server["start"] if server["enabled"] else "disabled", server["target"])
+        for name, server in summary["servers"].items()
+    ]
+    if rows:
+        output.print_text("")
+        output.table(("server", "transport", "start", "command or URL"), rows)
+    policy = loaded.config.policy
+    output.print_text(
+        f"\nPolicy: {output.amount(len(policy.rules), 'rule')}; a call that none matches: {policy.default}."
+    )
+    for warning in loaded.warnings:
+        output.print_text(f"warning: {warning}")
+
+
+def _target(server: ServerConfig) -> str:
+    # The arguments are left out: unlike the environment they are not masked, and may hold a secret.
+    return server.command or (server.url or "").partition("?")[0]

@@ -1,0 +1,156 @@
+"""`conduit demo`: the whole product in a few seconds, explained, with nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from conduit_daemon.agent import CallFailed, Conduit, Status, TreeNode
+from conduit_daemon.cli import output
+from conduit_daemon.cli.demo_steps import FORMATS, DemoFailed, Turn, running_daemon, take_turn
+from conduit_daemon.cli.exits import DONE, FAILED
+from conduit_daemon.cli.look import print_status, print_tree
+
+__all__ = ["demo"]
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORBIDDEN = ("notebook__add_note", {"title": "Demo", "body": "The policy does not allow this."})
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """All that the demo has seen."""
+
+    configuration: str
+    turns: list[Turn]
+    denied: str
+    status: Status
+    tree: TreeNode
+
+
+def demo(*, json: bool = False) -> int:
+    """Shows the whole in a few seconds, on a daemon of its own that is removed again.
+
+    Args:
+        json: Print what was seen as JSON.
+    """
+    started = time.monotonic()
+    try:
+        with _ended_in_order():
+            if not json:
+                _say(_OPENING)
+            with output.waiting("Starting a daemon with one MCP server"):
+                shown = _look()
+    except DemoFailed as error:
+        output.print_error(str(error))
+        return FAILED
+    seconds = time.monotonic() - started
+    if json:
+        output.print_json({**msgspec.to_builtins(shown), "seconds": round(seconds, 3)})
+    else:
+        _tell(shown, seconds)
+    return DONE
+
+
+def _look() -> Shown:
+    with running_daemon() as (conduit, configuration):
+        turns = [take_turn(conduit, format) for format in FORMATS]
+        return Shown(configuration, turns, _denied(conduit), conduit.status(), conduit.tree())
+
+
+def _denied(conduit: Conduit) -> str:
+    name, arguments = _FORBIDDEN
+    try:
+        conduit.call(name, arguments)
+    except CallFailed as error:
+        return str(error)
+    raise DemoFailed(f"The policy should have denied {name}")
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it cleans up, and does so undisturbed."""
+    before = {number: signal.signal(number, _interrupt) for number in _ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    # A second signal must not end the clearing up that the first one has begun.
+    for each in _ENDS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _tell(shown: Shown, seconds: float) -> None:
+    _step("1. The configuration", _CONFIGURATION)
+    _say(_indented("\n".join(_without_places(shown.configuration))))
+    _step("2. The servers", "The daemon has started the server and keeps it running (conduit status):")
+    print_status(shown.status)
+    _step("3. The tools, in each provider's format", _TOOLS)
+    for turn in shown.turns:
+        tools = turn.listing.tools
+        _say(f"  {turn.format.title}: {output.amount(len(tools), 'tool')}, as this one")
+        _say(_indented(_short(tools[0] if tools else {}), "    "))
+    _step("4. A model's calls, answered", _CALLS)
+    for turn in shown.turns:
+        _say(f"  {turn.format.title}")
+        for outcome, result in zip(turn.done.outcomes, turn.done.results, strict=True):
+            _say(f"    {outcome.kind:<18} {_short(result)}")
+    _step("5. A call that no rule allows", _POLICY)
+    _say(f"  {shown.denied}")
+    _step("6. The processes inside", "Each part is supervised; what crashes is restarted alone (conduit tree):")
+    print_tree(shown.tree)
+    _say(_CLOSING.format(seconds=seconds))
+
+
+def _without_places(configuration: str) -> list[str]:
+    """The part of the configuration that a reader cares about: without the temporary folder."""
+    return configuration[configuration.index("[servers") :].splitlines()
+
+
+def _short(value: Any, width: int = 150) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= width else text[: width - 2] + " …"
+
+
+def _indented(text: str, by: str = "  ") -> str:
+    return textwrap.indent(text, by)
+
+
+def _step(title: str, text: str) -> None:
+    _say(f"\n{title}\n{text}\n")
+
+
+_say: Callable[[str], None] = output.print_text
+
+_OPENING = """\
+Conduit keeps the connections to MCP servers, so that agents need not: they list and call
+tools through one local socket, in the format of their model's provider."""
+
+_CONFIGURATION = """\
+One MCP server, a notebook, and a policy. Yours would be in conduit.toml:"""
+
+_TOOLS = """\
+An agent asks for the tools and hands them to its model as they are
+(conduit tools anthropic, conduit tools openai --api chat, ...):"""
+
+_CALLS = """\
+The model answers with three calls at once: a search, a tool that does not exist, and a
+search with a wrong argument. The agent passes the whole response on (conduit execute) and
+gets one answer a call, in order, to be sent back as it is. A mistake is told to the model:"""
+
+_POLICY = """\
+The model may read notes and not add any. notebook__add_note (conduit call) is answered:"""
+
+_CLOSING = """
+That took {seconds:.1f} s, and nothing is left: the daemon, its server, its sockets and its folder are gone.
+Next: write a conduit.toml, then `conduit check conduit.toml` and `conduit run --config conduit.toml`."""

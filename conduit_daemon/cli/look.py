@@ -1,0 +1,140 @@
+"""Looking at a daemon that runs: `conduit status`, `conduit tree`, `conduit explain`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from conduit_daemon.agent import ServerStatus, Status, TreeNode, requests
+from conduit_daemon.cli import output
+from conduit_daemon.cli.connection import HERE, Where, ask
+from conduit_daemon.cli.exits import DONE
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+__all__ = ["explain", "print_status", "print_tree", "status", "tree"]
+
+
+def status(*, json: bool = False, where: Where = HERE) -> int:
+    """Shows the daemon's health and the state of every server.
+
+    Args:
+        json: Print the daemon's answer.
+    """
+    with where.open() as conduit:
+        answer, found = ask(conduit, requests.status())
+    if json:
+        output.print_json(answer)
+    else:
+        print_status(found)
+    return DONE
+
+
+def tree(*, json: bool = False, where: Where = HERE) -> int:
+    """Shows the supervision tree as it stands.
+
+    Args:
+        json: Print the daemon's answer.
+    """
+    with where.open() as conduit:
+        answer, root = ask(conduit, requests.tree())
+    if json:
+        output.print_json(answer)
+    else:
+        print_tree(root)
+    return DONE
+
+
+def explain(server: str, *, json: bool = False, where: Where = HERE) -> int:
+    """Tells why a server is in its state, as a timeline.
+
+    Args:
+        server: The server's id.
+        json: Print the daemon's answer.
+    """
+    with where.open() as conduit:
+        answer, told = ask(conduit, requests.servers_explain(server))
+    if json:
+        output.print_json(answer)
+        return DONE
+    output.print_text(f"{told.server} is {told.state}." + (f" {told.reason}" if told.reason else ""))
+    if told.next_retry is not None:
+        output.print_text(f"It is tried again in {output.duration(told.next_retry)}.")
+    rows = [(_clock(entry.time), entry.event, entry.text) for entry in told.timeline]
+    if rows:
+        output.print_text("")
+        output.table(("time", "event", "what happened"), rows)
+    if told.stderr:
+        output.print_text("\nThe last lines of its stderr:")
+        output.print_text("\n".join(f"  {line}" for line in told.stderr))
+    return DONE
+
+
+def print_status(found: Status) -> None:
+    """Prints a status for people: a line on the daemon, then a row a server."""
+    calls = f"{output.amount(found.calls.total, 'call')} ({found.calls.errors} failed, {found.calls.in_flight} running)"
+    parts = [f"conduit {found.version}", found.health, f"up {output.duration(found.uptime)}", f"pid {found.pid}", calls]
+    if found.approvals:
+        parts.append(f"{output.amount(found.approvals, 'call')} waiting for approval")
+    output.print_text(", ".join(parts))
+    if not found.servers:
+        output.print_text("No servers are configured.")
+        return
+    output.print_text("")
+    rows = [_row(name, server) for name, server in found.servers.items()]
+    columns = ("server", "state", "tools", "calls", "errors", "p50", "p99", "restarts", "notes")
+    output.table(columns, rows, numbers=columns[2:8])
+
+
+def print_tree(root: TreeNode) -> None:
+    """Prints a supervision tree for people."""
+    output.console().print(_branch(root))
+
+
+def _row(name: str, server: ServerStatus) -> tuple[str, ...]:
+    notes = [server.reason or ""]
+    if server.retry_in is not None:
+        notes.append(f"Tried again in {output.duration(server.retry_in)}.")
+    if server.circuit not in {None, "closed"}:
+        notes.append(f"The circuit is {server.circuit}.")
+    return (
+        name,
+        server.state,
+        str(server.tools),
+        str(server.calls),
+        str(server.errors),
+        _milliseconds(server.p50_ms),
+        _milliseconds(server.p99_ms),
+        str(server.restarts),
+        " ".join(note for note in notes if note),
+    )
+
+
+def _milliseconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def _branch(node: TreeNode) -> Tree:
+    from rich.text import Text  # noqa: PLC0415 - programs that ask for JSON do not wait for it
+    from rich.tree import Tree  # noqa: PLC0415
+
+    facts = [node.kind]
+    if node.uptime is not None:
+        facts.append(f"up {output.duration(node.uptime)}")
+    if node.restarts:
+        facts.append(output.amount(node.restarts, "restart"))
+    if node.mailbox:
+        facts.append(f"{output.amount(node.mailbox, 'message')} waiting")
+    if node.busy_for:
+        facts.append(f"busy for {output.duration(node.busy_for)}")
+    label = Text(output.safe(node.id or node.name or "?"), style="bold" if node.kind == "supervisor" else "")
+    label.append(" ").append(output.styled(node.state)).append(f"  {', '.join(facts)}", style="dim")
+    made = Tree(label, guide_style="dim")
+    for child in node.children:
+        made.children.append(_branch(child))
+    return made
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

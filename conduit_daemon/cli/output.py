@@ -1,0 +1,141 @@
+"""What commands print: JSON for programs, text and tables for people.
+
+Whatever comes from servers is made harmless before a terminal sees it: control characters, and with them
+escape sequences, are shown and not obeyed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from conduit_daemon.agent import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = [
+    "amount",
+    "console",
+    "duration",
+    "first_line",
+    "print_error",
+    "print_json",
+    "print_text",
+    "safe",
+    "table",
+    "waiting",
+]
+
+_STYLES = {
+    "ready": "green",
+    "ok": "green",
+    "running": "green",
+    "degraded": "yellow",
+    "connecting": "yellow",
+    "backoff": "yellow",
+    "failing": "red",
+    "down": "red",
+    "failed": "red",
+}
+_WIDE = 100_000
+
+
+def console() -> Console:
+    """A console on stdout; piped output is never cut to a width."""
+    from rich.console import Console  # noqa: PLC0415 - programs that ask for JSON do not wait for it
+
+    return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    """Prints a JSON value, indented."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def print_text(text: str) -> None:
+    """Prints a text as it is to programs, made harmless to a terminal."""
+    sys.stdout.write((safe(text) if sys.stdout.isatty() else text) + "\n")
+
+
+def print_error(message: str) -> None:
+    """Prints one sentence on stderr."""
+    sys.stderr.write(f"conduit: {safe(message)}\n")
+
+
+def safe(text: str) -> str:
+    """`text` with control characters shown as \\x1b and the like; line feeds and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a description."""
+    lines = (text or "").strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
+    """Prints rows under their columns' names.
+
+    Args:
+        columns: The names.
+        rows: The cells, from whatever source.
+        numbers: The columns that are aligned right.
+    """
+    from rich.table import Table  # noqa: PLC0415
+
+    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in columns:
+        made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(styled(cell) for cell in row))
+    console().print(made)
+
+
+def styled(cell: str) -> Text:
+    """A cell, coloured where it is a state."""
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text(safe(cell), style=_STYLES.get(cell, ""))
+
+
+def amount(count: int, noun: str) -> str:
+    """``1 call``, ``2 calls``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def duration(seconds: float | None) -> str:
+    """A duration as people say it: ``0.2 s``, ``3 min 5 s``, ``2 d 4 h``."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    whole = int(seconds)
+    for unit, size, lesser, part in (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {lesser}"
+    return f"{whole} s"
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[Callable[[Progress], None] | None]:
+    """Shows a person that something is waited for, and how far it is; shows nothing where stderr is piped."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    with Console(stderr=True).status(Text(safe(text))) as status:
+
+        def update(progress: Progress) -> None:
+            far = f"{progress.progress:g}" + (f" of {progress.total:g}" if progress.total else "")
+            said = f": {progress.message}" if progress.message else ""
+            status.update(Text(safe(f"{text} ({far}{said})")))
+
+        yield update
