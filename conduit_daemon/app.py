@@ -53,7 +53,6 @@ from supervisors import Backoff, ChildSpec, DynamicSupervisor, Supervisor
 __all__ = ["Daemon", "run", "serve"]
 
 _CLIENT_SHUTDOWN: Final = 10.0
-_POLL: Final = 0.02
 
 
 def run(loaded: Loaded, environ: Mapping[str, str] = os.environ) -> int:
@@ -247,8 +246,7 @@ class Daemon:
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(hurry)
-                while self._gate.flights:
-                    await trio.sleep(_POLL)
+                await self._gate.quiet()
                 nursery.cancel_scope.cancel()
         for flight in list(self._gate.flights):
             flight.abort(

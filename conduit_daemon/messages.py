@@ -82,4 +82,3 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 class Explain(Call[Explanation], frozen=True):
     """To a client: what happened to it, and what comes next."""
-

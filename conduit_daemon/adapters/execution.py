@@ -169,8 +169,11 @@ class _Shapes:
                     return gemini.function_calls(given, self._toolset)
                 case "openai":
                     assert options.api is not None  # noqa: S101 - the constructor looked
+                    prefix: dict[str, Any] = {}
+                    if options.error_prefix is not None:
+                        prefix["error_prefix"] = options.error_prefix
                     return openai.tool_calls(
-                        given, self._toolset, api=options.api, null_paths=self._null_paths(options.api)
+                        given, self._toolset, api=options.api, null_paths=self._null_paths(options.api), **prefix
                     )
         except (ValueError, TypeError) as error:
             raise ClientError("invalid_params", f"This is no response of {options.provider}: {error}") from error

@@ -62,9 +62,11 @@ def render(toolset: ToolSet, options: ListingOptions) -> Listing:
     """The toolset as `options` want it; kept with the toolset, so that the next listing of the same costs nothing.
 
     Raises:
-        ClientError: ``invalid_params``: OpenAI without an api.
+        ClientError: ``invalid_params``: OpenAI without an api, or a negative length.
         StrictSchemaError: `strict` is True and a tool has no strict form.
     """
+    if options.max_description_chars is not None and options.max_description_chars < 0:
+        raise ClientError("invalid_params", "max_description_chars cannot be negative.")
     return toolset.derived(msgspec.json.encode(options), lambda: _convert(toolset, options))
 
 
@@ -75,11 +77,13 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
             tools = [plain_tool(entry.tool.to_wire(entry.exposed), chars) for entry in toolset]
             return Listing(tools=tools, toolset=toolset)
         case "anthropic":
-            tools = anthropic.tools(toolset, cache_control=options.cache_control, max_description_chars=chars)
-            return Listing(tools=tools, toolset=toolset, dropped=tuple(anthropic.dropped(toolset)))
+            tools, dropped = anthropic.convert(
+                toolset, cache_control=options.cache_control, max_description_chars=chars
+            )
+            return Listing(tools=tools, toolset=toolset, dropped=dropped)
         case "gemini":
-            tools = gemini.function_declarations(toolset, max_description_chars=chars)
-            return Listing(tools=tools, toolset=toolset, dropped=tuple(gemini.dropped(toolset)))
+            tools, dropped = gemini.convert(toolset, max_description_chars=chars)
+            return Listing(tools=tools, toolset=toolset, dropped=dropped)
         case "openai":
             if options.api is None:
                 raise ClientError("invalid_params", "OpenAI needs an api: 'chat' or 'responses'.")
@@ -95,7 +99,7 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
                 toolset=toolset,
                 null_paths=listed.null_paths,
                 fallbacks=listed.fallbacks,
-                dropped=tuple(listed.dropped),
+                dropped=listed.dropped,
                 warnings=warnings,
             )
 

@@ -6,6 +6,8 @@ import itertools
 import secrets
 from typing import Final, Protocol, final
 
+import trio
+
 from conduit_daemon.clients.deadlines import Deadlines
 from conduit_daemon.clients.port import Port
 from conduit_daemon.config.model import LimitsConfig, ServerConfig
@@ -78,6 +80,7 @@ class Gate:
         self.max_call_time = limits.max_call_time
         self.stopping = False
         self.flights: set[InFlight] = set()
+        self._quiet: trio.Event | None = None
         self.total = 0
         self.errors = 0
         self._remembered: dict[str, ToolSet] = {}
@@ -87,6 +90,18 @@ class Gate:
     def new_call_id(self) -> str:
         """An id for a call, unique also across restarts of the daemon."""
         return f"{self._run}-{next(self._count):x}"
+
+    def landed(self, flight: InFlight) -> None:
+        """A call has ended."""
+        self.flights.discard(flight)
+        if self._quiet is not None and not self.flights:
+            self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Waits until no call is on its way."""
+        while self.flights:
+            self._quiet = trio.Event()
+            await self._quiet.wait()
 
     def configure_server(self, server: str, config: ServerConfig) -> None:
         """Sets how many calls run on a server at a time."""

@@ -303,7 +303,7 @@ class Flight:
                 rule=self._rule,
                 duration=duration,
             )
-        gate.flights.discard(self)
+        gate.landed(self)
         gate.total += 1
         if outcome.kind != "ok":
             gate.errors += 1

@@ -24,6 +24,7 @@ _LONGEST_PATH: Final = 107 if sys.platform == "linux" else 103
 _OVERLOADED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.1
 
+
 @final
 class Listener:
     """A listening Unix socket, owned by the application so that it outlives a restart of its acceptor.
@@ -85,9 +86,10 @@ def open_listener(path: Path, *, control: bool, mode: int, group: str | None = N
         DaemonError: It cannot be listened there; the message says why and what to do.
     """
     kind = "control" if control else "agent"
-    if len(os.fsencode(path)) > _LONGEST_PATH:
+    size = len(os.fsencode(path))
+    if size > _LONGEST_PATH:
         raise DaemonError(
-            f"The {kind} socket's path has {len(os.fsencode(path))} bytes and the system allows {_LONGEST_PATH}: {path}. "
+            f"The {kind} socket's path has {size} bytes and the system allows {_LONGEST_PATH}: {path}. "
             f"Set rpc.{kind}_socket to a shorter one."
         )
     try:
@@ -126,7 +128,9 @@ def _clear(path: Path, kind: str) -> None:
     if not path.exists():
         return
     if not path.is_socket():
-        raise DaemonError(f"{path} is in the way: it is no socket. Remove it, or set rpc.{kind}_socket to another path.")
+        raise DaemonError(
+            f"{path} is in the way: it is no socket. Remove it, or set rpc.{kind}_socket to another path."
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -136,9 +140,7 @@ def _clear(path: Path, kind: str) -> None:
             return
         except OSError as error:
             raise DaemonError(f"Cannot tell whether a daemon listens at {path} ({error}); it is left alone.") from error
-    raise DaemonError(
-        f"A daemon already listens at {path}. Stop it first, or set rpc.{kind}_socket to another path."
-    )
+    raise DaemonError(f"A daemon already listens at {path}. Stop it first, or set rpc.{kind}_socket to another path.")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

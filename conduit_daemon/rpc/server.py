@@ -10,11 +10,11 @@ from typing import Final, final
 import trio
 
 import supervisors
+from conduit_daemon.config import Config
 from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.pipeline.gate import Context, Gate
 from conduit_daemon.published import Published
-from conduit_daemon.config import Config
-from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Dispatch
 from conduit_daemon.rpc.listener import Listener, peer

@@ -50,7 +50,7 @@ EVENTS: Final[dict[str, str]] = {
     "rpc.slow_reader": "A connection does not read what it is sent and is being held back.",
     "supervisor.child_started": "A supervisor has started a child.",
     "supervisor.child_terminated": "A supervised child has ended, and why.",
-    "supervisor.child_restarting": "A supervisor restarts a child, after which delay.",
+    "supervisor.child_restarted": "A supervisor restarts a child, after which delay.",
     "supervisor.child_unresponsive": "A child has not ended in the time its shutdown allows.",
     "supervisor.shutdown": "A supervisor has ended, and why.",
     "supervisor.start_failed": "A child could not be started.",

@@ -67,7 +67,9 @@ def test_a_socket_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "in_the_way").write_text("")
     for path, said in ((tmp_path / "in_the_way", "is in the way"), (tmp_path / ("x" * 120), "has 1")):
         file = tmp_path / "conduit.toml"
-        file.write_text(f'[rpc]\nagent_socket = "{path}"\n[state]\ndirectory = "{tmp_path}/state"\n[log]\nformat = "json"\n')
+        file.write_text(
+            f'[rpc]\nagent_socket = "{path}"\n[state]\ndirectory = "{tmp_path}/state"\n[log]\nformat = "json"\n'
+        )
         done = conduit("run", "--config", file, cwd=tmp_path)
         assert done.returncode == 1
         assert said in done.stderr

@@ -47,7 +47,9 @@ def test_a_thousand_pipelined_requests_and_two_hundred_connections(start: Any, f
             "a": i, "b": 1}}}).encode() + b"\n" for i in range(1000)
     )  # fmt: skip
     threading.Thread(target=rpc.sock.sendall, args=(lines,)).start()
-    sums = {message["id"]: message["result"]["structuredContent"]["sum"] for message in (rpc.receive() for _ in range(1000))}
+    sums = {
+        message["id"]: message["result"]["structuredContent"]["sum"] for message in (rpc.receive() for _ in range(1000))
+    }
     assert sums == {i: i + 1 for i in range(1000)}
     many = [daemon.rpc() for _ in range(200)]
     ids = [one.send("tools/call", {"name": "a__echo", "arguments": {"text": str(i)}}) for i, one in enumerate(many)]
@@ -66,7 +68,9 @@ def test_a_reader_that_stops_costs_nobody_else_and_a_bounded_memory(start: Any, 
     lazy.settimeout(0.5)
     try:
         for i in range(400):
-            lazy.sendall(json.dumps({"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": params}).encode() + b"\n")
+            lazy.sendall(
+                json.dumps({"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": params}).encode() + b"\n"
+            )
     except TimeoutError:
         pass  # it is held back, as it should be
     longest = 0.0

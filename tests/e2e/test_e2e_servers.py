@@ -21,7 +21,10 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture
 def daemon(start: Any, tmp_path: Path) -> Iterator[Any]:
-    for command in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]):
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"],
+    ):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     running = start(
         f'[servers.time]\ncommand = "{BIN}/mcp-server-time"\nargs = ["--local-timezone", "UTC"]\n',

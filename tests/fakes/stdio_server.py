@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-BEHAVIOURS: dict[str, str] = dict((item.split("=", 1) + [""])[:2] for item in sys.argv[1:])  # type: ignore[misc]
+BEHAVIOURS: dict[str, str] = {item.partition("=")[0]: item.partition("=")[2] for item in sys.argv[1:]}
 """
 hang            never answers initialize
 exit=CODE       exits with CODE after a line on stderr, before anything
@@ -122,6 +122,9 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     def answer(result: dict[str, Any]) -> None:
         send({"id": request_id, "result": result})
 
+    def raw(result: str) -> None:
+        write(f'{{"jsonrpc":"2.0",\r"id":{request_id},"result":{result}}}')
+
     match name:
         case "echo":
             answer(text(arguments["text"]))
@@ -154,11 +157,11 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
             if arguments["kind"] == "error":
                 send({"id": request_id, "error": {"code": -32050, "message": "out of paper", "data": {"tray": 2}}})
             elif arguments["kind"] == "surrogate":
-                write('{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"\\ud800"}]}}' % request_id)
+                raw('{"content":[{"type":"text","text":"\\ud800"}]}')
             elif arguments["kind"] == "carriage":
-                write('{"jsonrpc":"2.0",\r"id":%s,"result":{"content":\r[]}}' % request_id)
+                raw('{"content":\r[]}')
             elif arguments["kind"] == "deep":
-                write('{"jsonrpc":"2.0","id":%s,"result":%s}' % (request_id, "[" * 100_000 + "]" * 100_000))
+                raw("[" * 100_000 + "]" * 100_000)
             elif arguments["kind"] == "list":
                 send({"id": request_id, "result": []})
             elif arguments["kind"] == "input":
