@@ -44,7 +44,8 @@ from conduit_daemon.rpc.server import RpcServer
 from conduit_daemon.service.guardian import Guardian
 from conduit_daemon.service.lock import locked
 from conduit_daemon.service.signals import watch_signals
-from conduit_daemon.service.tree import describe, report_to
+from conduit_daemon.service.reports import report_to
+from conduit_daemon.service.tree import describe
 from conduit_daemon.telemetry.events import EventBus
 from conduit_daemon.telemetry.logging import open_logging
 from conduit_daemon.telemetry.masking import Masker

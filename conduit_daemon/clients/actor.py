@@ -287,7 +287,10 @@ class Client(Actor):
     def _report_dropped(self, listing: Listing) -> None:
         for dropped in listing.dropped:
             self._bus.emit(
-                "client.tool_dropped", level="warning", server=self._server, tool=dropped.members[0][1],
+                "client.tool_dropped",
+                level="warning",
+                server=self._server,
+                tool=dropped.members[0][1],
                 reason=dropped.reason,
             )
         if listing.note is not None:

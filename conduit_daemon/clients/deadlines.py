@@ -48,6 +48,9 @@ class Deadlines:
         self._dead = 0
         self._scope: trio.CancelScope | None = None
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
     def add(self, at: float, expire: Callable[[], None]) -> Deadline:
         """Has `expire` called at time `at` (trio's clock); it must not raise."""
         deadline = Deadline(at, expire)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,6 +17,7 @@ from conduit_daemon.config.model import ServerConfig
 __all__ = ["Exit", "ServerProcess", "Warden", "safe_environment"]
 
 _SAFE: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+_PIPE_SIZE: Final = 1 << 20
 _GRACE: Final = 2.0
 _REAP: Final = 1.0
 
@@ -34,6 +37,14 @@ class Warden(Protocol):
 def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that every server gets: the SDK's safe default, never the daemon's whole environment."""
     return {name: environ[name] for name in _SAFE if name in environ and not environ[name].startswith("()")}
+
+
+def _widen(fd: int) -> None:
+    """Lets a large result through in few reads, where the system knows how."""
+    if not hasattr(fcntl, "F_SETPIPE_SZ"):
+        return
+    with contextlib.suppress(OSError):  # over the user's quota of pipe memory the default must do
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
 
 @final
@@ -109,7 +120,9 @@ class ServerProcess:
             cwd=config.cwd,
         )
         warden.watch(process.pid)
-        return cls(process, warden)
+        server = cls(process, warden)
+        _widen(server.stdout_fd)
+        return server
 
     async def wait(self) -> Exit:
         """Waits until the server itself has ended; others of its session may go on."""

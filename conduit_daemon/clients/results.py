@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from conduit_daemon.errors import ClientError
 
 __all__ = ["inspect_result"]
 
-_SMALL: Final = 1 << 16
-
 
 class _Head(msgspec.Struct):
     isError: Any = False
-    resultType: Any = "complete"
+    resultType: Any = UNSET
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -35,22 +34,16 @@ def inspect_result(raw: msgspec.Raw, server: str) -> tuple[msgspec.Raw, bool]:
     Raises:
         ClientError: ``protocol``: it is no object, or asks for input that nobody can give.
     """
-    # A large result is searched before it is parsed: text is scanned ten times as fast as JSON. A key that
-    # is written with escapes is missed there, and costs no more than a wrong word in a log line.
-    if len(raw) > _SMALL:
-        data = bytes(raw)
-        if b'"isError"' not in data and b'"resultType"' not in data and data[:1] == b"{":
-            return raw, False
     try:
         head = _decode_head(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _broken(server, f"answered a call with what is no result ({error})") from None
-    if head.resultType == "complete":
-        if b'"resultType"' in bytes(raw):
-            members = _decode_members(raw)
-            members.pop("resultType", None)
-            raw = msgspec.Raw(msgspec.json.encode(members))
+    if head.resultType is UNSET:
         return raw, head.isError is True
+    if head.resultType == "complete":
+        members = _decode_members(raw)
+        del members["resultType"]
+        return msgspec.Raw(msgspec.json.encode(members)), head.isError is True
     if head.resultType == "input_required":
         raise _broken(server, "asked for input, which was not offered to it")
     raise _broken(server, f"answered with a result of the unknown type {str(head.resultType)[:40]!r}")

@@ -93,7 +93,7 @@ def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
 def answer(request_id: RequestId, result: Any) -> bytes:
     """The line that answers a request; a Raw result is taken as it is, anything else is encoded."""
     body = result if isinstance(result, msgspec.Raw) else _encode(result)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (_encode(request_id), body)
+    return b"".join((b'{"jsonrpc":"2.0","id":', _encode(request_id), b',"result":', body, b"}\n"))
 
 
 def failure(request_id: RequestId, error: ClientError) -> bytes:

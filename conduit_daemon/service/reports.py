@@ -1,0 +1,85 @@
+"""The supervision library's reports, as events of the daemon."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from conduit_daemon.telemetry.events import EventBus
+from supervisors import Crashed, ExitReason, Shutdown
+from supervisors import events as reports
+
+__all__ = ["report_to"]
+
+_MESSAGE_SHOWN = 60
+
+
+@contextmanager
+def report_to(bus: EventBus) -> Iterator[None]:
+    """Makes every report of the tree an event of `bus`, until left."""
+    token = reports.attach(lambda report: _tell(bus, report))
+    try:
+        yield
+    finally:
+        reports.detach(token)
+
+
+def _tell(bus: EventBus, report: reports.Event) -> None:
+    match report:
+        case reports.ChildStarted():
+            bus.emit("supervisor.child_started", level="debug", child=report.id, supervisor=_name(report))
+        case reports.ChildTerminated(reason=reason):
+            bus.emit(
+                "supervisor.child_terminated", level="warning", child=report.id, supervisor=_name(report),
+                reason=_words(reason),
+            )  # fmt: skip
+        case reports.ChildRestarting():
+            bus.emit(
+                "supervisor.child_restarted", level="warning", child=report.id, supervisor=_name(report),
+                delay=round(report.delay, 3), attempt=report.attempt,
+            )  # fmt: skip
+        case reports.StartFailed(cause=cause):
+            bus.emit(
+                "supervisor.start_failed", level="error", child=report.id, supervisor=_name(report), reason=repr(cause)
+            )
+        case reports.ShutdownError(reason=reason):
+            bus.emit(
+                "supervisor.child_terminated", level="error", child=report.id, supervisor=_name(report),
+                reason=f"It did not end in order: {_words(reason)}.",
+            )  # fmt: skip
+        case reports.ChildUnresponsive():
+            bus.emit("supervisor.child_unresponsive", level="error", child=report.id, supervisor=_name(report))
+        case reports.SupervisorShutdown(reason=reason):
+            bus.emit("supervisor.shutdown", level="error", supervisor=report.name, reason=_words(reason))
+        case reports.ActorCrashed(error=error):
+            bus.emit(
+                "supervisor.actor_crashed",
+                level="error",
+                actor=report.name or repr(report.ref),
+                error=f"{type(error).__name__}: {error}",
+                # A message may hold a call's arguments, which are nobody's business in a log: its type says enough.
+                last_message=type(report.last_message).__name__[:_MESSAGE_SHOWN],
+                mailbox_len=report.mailbox_len,
+                traceback="".join(traceback.format_exception(error)),
+            )
+        case reports.UnexpectedMessage():
+            bus.emit(
+                "internal.error", level="warning", actor=report.name,
+                message=f"An unexpected message was dropped: {type(report.message).__name__}.",
+            )  # fmt: skip
+
+
+def _name(report: Any) -> str:
+    return report.supervisor.name or repr(report.supervisor)
+
+
+def _words(reason: ExitReason) -> str:
+    match reason:
+        case Crashed(error):
+            return f"crashed: {type(error).__name__}: {error}"
+        case Shutdown(detail) if detail is not None:
+            return f"shutdown: {detail}"
+        case _:
+            return type(reason).__name__.lower()
