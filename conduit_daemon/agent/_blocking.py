@@ -289,16 +289,17 @@ class _Channel:
         timeout: float | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> msgspec.Raw:
-        slot = self.begin(method, params, progress=on_progress is not None)
         deadline = None if timeout is None else time.monotonic() + timeout
+        slot = None
         try:
+            slot = self.begin(method, params, progress=on_progress is not None)
             while not slot.done or slot.notes:
                 if slot.notes and on_progress is not None:
                     on_progress(decode(PROGRESS, slot.notes.popleft(), Progress))
                 elif not self._wait(slot, deadline):
                     raise too_late(slot, timeout or 0.0)
         finally:
-            if not slot.done:
+            if slot is not None and not slot.done:
                 with self._turn:
                     self.link.abandon(slot)
                     self.link.flush()

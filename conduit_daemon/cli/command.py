@@ -41,6 +41,7 @@ def application() -> App:
         help=_HELP,
         help_epilogue=_EPILOGUE,
         help_format="plaintext",
+        suppress_keyboard_interrupt=False,
         version=_version,
         default_parameter=Parameter(negative=(), show_default=False),
     )

@@ -121,7 +121,7 @@ def call(
 
 def execute(
     provider: Provider,
-    file: Path | None = None,
+    file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     *,
     api: Api | None = None,
     toolset: str | None = None,
@@ -185,6 +185,8 @@ def _plain(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _response(file: Path | None) -> Any:
+    if file is not None and str(file).startswith("--"):
+        raise UsageError(f"Unknown option: {file}. See 'conduit execute --help'.")
     try:
         data = sys.stdin.buffer.read() if file is None or str(file) == "-" else file.read_bytes()
     except OSError as error:

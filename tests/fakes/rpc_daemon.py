@@ -93,7 +93,7 @@ class Connection:
         with self.sock, self.sock.makefile("rb") as lines:
             for line in lines:
                 if not line.endswith(b"\n"):
-                    return
+                    break
                 os.write(self.log, line)
                 message = json.loads(line)
                 if message.get("method") == "notifications/cancelled":
@@ -101,6 +101,8 @@ class Connection:
                 elif "method" in message and "id" in message:
                     self.cancelled[message["id"]] = threading.Event()
                     threading.Thread(target=self.handle, args=(message,), daemon=True).start()
+            for cancelled in self.cancelled.values():
+                cancelled.set()
 
     def handle(self, message):
         try:
@@ -151,6 +153,8 @@ class Connection:
         match params["name"]:
             case "echo":
                 self.answer(number, {"content": [{"type": "text", "text": json.dumps(arguments)}], "isError": False})
+            case "text":
+                self.answer(number, {"content": [{"type": "text", "text": arguments["a"]}], "isError": False})
             case "sleep":
                 if not cancelled.wait(arguments["seconds"]):
                     self.answer(number, {"content": [{"type": "text", "text": "slept"}], "isError": False})
@@ -192,7 +196,7 @@ class Connection:
 
 
 def params_token(params):
-    return params["_meta"]["progressToken"]
+    return params.get("_meta", {}).get("progressToken")
 
 
 def listen(path, log, control):
