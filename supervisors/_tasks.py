@@ -1,0 +1,181 @@
+"""Supervised functions that run once: a supervisor for them, and their results."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from trio.lowlevel import checkpoint
+
+from supervisors._child import Child
+from supervisors._current import CURRENT
+from supervisors._errors import MaxChildren, TaskExit
+from supervisors._function_process import FunctionProcess
+from supervisors._intensity import Intensity
+from supervisors._process import Owner, Process
+from supervisors._reasons import ExitReason, Normal
+from supervisors._specs import ChildSpec, check_limit
+from supervisors._supervision import SupervisorProcess
+from supervisors._target import supervisor_of
+from supervisors._waiter import Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from supervisors._ref import Ref
+
+__all__ = ["Task", "TaskSupervisor", "async_nolink", "async_task", "start_task"]
+
+T = TypeVar("T")
+
+_SECONDS_TO_STOP = 5.0
+
+
+class TaskSupervisor:
+    """Runs functions as temporary children: none is started again, each has 5 seconds to stop.
+
+    It is Elixir's: https://hexdocs.pm/elixir/Task.Supervisor.html.
+
+    Args:
+        max_children: So many at a time; None for any number.
+        name: What it is registered under while it runs.
+
+    Raises:
+        InvalidChildSpec: An option that cannot work.
+    """
+
+    def __init__(self, *, max_children: int | None = None, name: str | None = None) -> None:
+        check_limit(max_children)
+        self._max_children = max_children
+        self._name = name
+
+    def process(self, owner: Owner, label: str) -> SupervisorProcess:
+        """Makes one life of it; for supervisors, not for users."""
+        return _TaskSupervisorProcess(owner, label, self._name, self._max_children)
+
+
+class _TaskSupervisorProcess(SupervisorProcess):
+    """One life of a ``TaskSupervisor``."""
+
+    __slots__ = ("_max_children", "_serial")
+
+    def __init__(self, owner: Owner, label: str, name: str | None, max_children: int | None) -> None:
+        super().__init__(owner, label, name, Intensity(0, 1.0))  # nothing is ever restarted
+        self._max_children = max_children
+        self._serial = count(1)
+
+    def make(self, spec: ChildSpec) -> Process:
+        """Makes a process of the function itself."""
+        return FunctionProcess(self, spec.id, spec.start)
+
+    async def start_child(self, spec: ChildSpec) -> Ref | None:
+        """Refuses: what it runs are functions.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"{self.ref!r} is a TaskSupervisor; it runs functions, by start_task, async_task or async_nolink."
+        )
+
+    def run_function(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> FunctionProcess:
+        """Starts a function.
+
+        Raises:
+            MaxChildren: There are as many as there may be.
+        """
+        if self._max_children is not None and len(self.children) >= self._max_children:
+            raise MaxChildren(f"Supervisor {self.label!r} runs its {self._max_children} tasks; wait for one to end.")
+        id = f"{getattr(fn, '__name__', type(fn).__name__)}-{next(self._serial)}"
+        child = Child(ChildSpec(id=id, start=partial(fn, *args), restart="temporary", shutdown=_SECONDS_TO_STOP))
+        self.children[id] = child
+        self.launch(child, lambda _child, _settlement: None)
+        return cast("FunctionProcess", child.process)
+
+
+class Task(Generic[T]):
+    """A function that runs under a ``TaskSupervisor``.
+
+    Attributes:
+        ref: Its process.
+    """
+
+    __slots__ = ("_process", "ref")
+
+    def __init__(self, process: FunctionProcess) -> None:
+        self._process = process
+        self.ref = process.ref
+
+    async def result(self) -> T:
+        """Waits for the end and returns what the function returned; also later, and as often as wanted.
+
+        Raises:
+            TaskExit: It raised, was cancelled or was killed; the reason says which.
+        """
+        process = self._process
+        waiter: Waiter[ExitReason] = Waiter()
+        process.watch(waiter, waiter.settle)
+        try:
+            reason = await waiter.wait()
+        finally:
+            process.unwatch(waiter)
+        if not isinstance(reason, Normal):
+            raise TaskExit(reason, f"Task {process.label!r} ended without a result: {reason!r}")
+        return cast("T", process.result)
+
+
+async def start_task(sup: Ref | str, fn: Callable[..., Awaitable[Any]], *args: Any) -> Ref:
+    """Runs ``fn(*args)`` under a ``TaskSupervisor``, one-way: nobody waits for what it returns.
+
+    Returns:
+        Its process.
+
+    Raises:
+        MaxChildren: The supervisor is full.
+        NoProcess: There is no such supervisor.
+        ServerExit: The supervisor is ending.
+    """
+    await checkpoint()
+    return _runner(sup).run_function(fn, args).ref
+
+
+async def async_task(sup: Ref | str, fn: Callable[..., Awaitable[T]], *args: Any) -> Task[T]:
+    """Runs ``fn(*args)`` under a ``TaskSupervisor``, linked to the calling actor: if one crashes, so does the other.
+
+    Called outside an actor it links nothing.
+
+    Example:
+        >>> task = await async_task("tasks", fetch, url)
+        >>> page = await task.result()
+
+    Raises:
+        MaxChildren: The supervisor is full.
+        NoProcess: There is no such supervisor.
+        ServerExit: The supervisor is ending.
+    """
+    await checkpoint()
+    process = _runner(sup).run_function(fn, args)
+    caller = CURRENT.get()
+    if caller is not None:
+        caller.link(process)
+    return Task(process)
+
+
+async def async_nolink(sup: Ref | str, fn: Callable[..., Awaitable[T]], *args: Any) -> Task[T]:
+    """Like ``async_task``, and links nothing: its crash is seen where ``result`` is awaited, and there alone.
+
+    Raises:
+        MaxChildren: The supervisor is full.
+        NoProcess: There is no such supervisor.
+        ServerExit: The supervisor is ending.
+    """
+    await checkpoint()
+    return Task(_runner(sup).run_function(fn, args))
+
+
+def _runner(sup: Ref | str) -> _TaskSupervisorProcess:
+    process = supervisor_of(sup)
+    if not isinstance(process, _TaskSupervisorProcess):
+        raise TypeError(f"{process.ref!r} is no TaskSupervisor; it starts children, by start_child.")
+    return process
