@@ -85,11 +85,10 @@ async def which_children(sup: Ref | str) -> list[ChildInfo]:
 
     Raises:
         NoProcess: There is no such supervisor.
-        ServerExit: The supervisor is ending.
         CallingSelf: A child in its ``init`` asks its own supervisor.
     """
     await checkpoint()
-    return supervisor_of(sup).which()
+    return supervisor_of(sup, to_look=True).which()
 
 
 async def count_children(sup: Ref | str) -> ChildCounts:
@@ -97,8 +96,7 @@ async def count_children(sup: Ref | str) -> ChildCounts:
 
     Raises:
         NoProcess: There is no such supervisor.
-        ServerExit: The supervisor is ending.
         CallingSelf: A child in its ``init`` asks its own supervisor.
     """
     await checkpoint()
-    return supervisor_of(sup).count()
+    return supervisor_of(sup, to_look=True).count()

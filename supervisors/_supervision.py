@@ -1,8 +1,8 @@
 """What all supervisors do: start children, hear of their ends, restart them, stop them.
 
 Nothing here waits. A child's task tells how its start and its end went; a timer tells that a delay or a time to stop is
-over; each is answered at once. So administration is answered at all times, whatever a child's ``init`` is doing. What must
-happen one after the other (the first start, groups, an ordered stop) is a sequence of awaits over these steps.
+over; each is answered at once. So administration is answered at all times, whatever a child's ``init`` is doing. What
+must happen one after the other (the first start, groups, an ordered stop) is a sequence of awaits over these steps.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class SupervisorProcess(Process):
         child.state = "starting"
         try:
             process = self._context.run(self.make, child.spec)
-        except Exception as error:  # the user's factory, or a name that is taken
+        except Exception as error:  # noqa: BLE001  (the user's factory raised, or a name is taken)
             self._start_failed(child, error)
             return
         child.process = process

@@ -60,8 +60,8 @@ def mailbox_of(server: Ref | str) -> Process | None:
     return None if process is None or process.reason is not None else process
 
 
-def supervisor_of(sup: Ref | str) -> SupervisorProcess:
-    """Returns the supervisor meant, for administration.
+def supervisor_of(sup: Ref | str, *, to_look: bool = False) -> SupervisorProcess:
+    """Returns the supervisor meant, for administration; ``to_look`` also while it is ending.
 
     Raises:
         NoProcess: There is none.
@@ -81,6 +81,6 @@ def supervisor_of(sup: Ref | str) -> SupervisorProcess:
                 "return Continue(...) from init and ask then."
             )
         waiting = owner if isinstance(owner, SupervisorProcess) else None
-    if process.stop_reason is not None:
+    if process.stop_reason is not None and not to_look:
         raise ServerExit(process.stop_reason, f"Supervisor {process.label!r} is ending: {process.stop_reason!r}")
     return process

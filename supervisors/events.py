@@ -1,7 +1,7 @@
 """What a tree tells about itself: typed reports, and who listens.
 
-No logging library is inside: attach a handler and do with the reports what you like. Handlers are called at once, in the
-task where it happened, so a handler must be quick and must not wait. One that raises is detached and harms nothing.
+No logging library is inside: attach a handler and do with the reports what you like. Handlers are called at once, in
+the task where it happened, so a handler must be quick and must not wait. One that raises is detached and harms nothing.
 
 Normal exits are silent, except those of permanent children. No report carries an actor's state.
 
@@ -173,5 +173,5 @@ def emit(event: Event) -> None:
     for token, handler in list(_handlers.items()):
         try:
             handler(event)
-        except Exception:  # a listener's bug is no reason to harm who is listened to
+        except Exception:  # noqa: BLE001  (a listener's bug is no reason to harm who is listened to)
             detach(token)

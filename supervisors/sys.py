@@ -240,7 +240,7 @@ def trace(ref: Ref | str, on_event: Callable[[TraceEvent], object]) -> Trace:
     def tracer(event: TraceEvent) -> None:
         try:
             on_event(event)
-        except Exception:  # the watcher's bug is no reason to harm who is watched
+        except Exception:  # noqa: BLE001  (the watcher's bug is no reason to harm who is watched)
             made.stop()
 
     made = Trace(process, tracer)
