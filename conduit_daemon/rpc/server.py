@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -66,7 +67,7 @@ class RpcServer:
         ]
         for listener in self._listeners:
             kind = "control" if listener.control else "agent"
-            children.append(ChildSpec(id=f"acceptor:{kind}", start=lambda listener=listener: self._acceptor(listener)))
+            children.append(ChildSpec(id=f"acceptor:{kind}", start=partial(self._acceptor, listener)))
         return Supervisor(children, name="rpc")
 
     def _acceptor(self, listener: Listener) -> Callable[[], Awaitable[None]]:
