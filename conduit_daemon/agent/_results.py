@@ -76,8 +76,8 @@ class Tools(Result, frozen=True):
 
     toolset: str = ""
     tools: list[dict[str, Any]] = []
-    null_paths: Any = None
-    fallbacks: Any = None
+    null_paths: dict[str, Any] = {}
+    fallbacks: dict[str, str] = {}
     dropped: list[DroppedTools] = []
     missing: list[MissingServer] = []
     warnings: list[str] = []

@@ -129,7 +129,7 @@ def execute(
     call_timeout: float | None = None,
     structured: str | None = None,
     error_prefix: str | None = None,
-    shape: str | None = None,
+    shape: str | None = "llm",
     principal: str | None = None,
     assigns: Mapping[str, Any] | None = None,
     taint: Sequence[str] | None = None,
@@ -149,11 +149,11 @@ def execute(
         call_timeout: Seconds that one call may take in all.
         structured: How structured content is rendered: ``auto``, ``append``, ``prefer`` or ``ignore``.
         error_prefix: Put before the text of a failure.
-        shape: ``llm`` (the daemon's default): cleaned and capped for a model.
+        shape: ``llm``: results are cleaned and capped for a model; None leaves them as they are.
         principal: The agent beneath this user that calls.
         assigns: Values that rules may look at.
         taint: The servers whose output is in the model's context.
-        timeout: Seconds to wait for servers in their first connect.
+        timeout: As `call_timeout`; the lesser counts.
         meta: Passed on to the servers as ``_meta``.
 
     Raises:
@@ -172,13 +172,14 @@ def execute(
         call_timeout=call_timeout,
         structured=structured,
         error_prefix=error_prefix,
-        shape=shape,
         principal=principal,
         assigns=assigns,
         taint=taint,
         timeout=timeout,
         meta=meta,
     )
+    if shape != "llm":
+        params["shape"] = shape
     return Request("conduit/execute", params, Execution)
 
 

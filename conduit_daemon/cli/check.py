@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from conduit_daemon.cli import output
 from conduit_daemon.cli.exits import DONE, FAILED
+from conduit_daemon.cli.policy import Tested, run_policy_tests
 
 if TYPE_CHECKING:
     from conduit_daemon.config import Loaded, ServerConfig
@@ -34,16 +35,19 @@ def check(config: Path | None = None, *, json: bool = False) -> int:
             output.print_text("\n".join(str(problem) for problem in error.problems))
             output.print_error(f"{output.amount(len(error.problems), 'problem')}; nothing would be started")
         return FAILED
-    summary = _summary(loaded)
+    tests = run_policy_tests(loaded.config)
+    wrong = [each for each in tests if not each.passed]
     if json:
-        output.print_json({"ok": True, **summary})
+        output.print_json({"ok": not wrong, **_summary(loaded, tests)})
     else:
-        _print(loaded, summary)
-    return DONE
+        _print(loaded, tests)
+        for each in wrong:
+            output.print_text(f"policy test: {each.call}: expected {each.expect}, but {each.rule} says {each.got}")
+    return FAILED if wrong else DONE
 
 
-def _summary(loaded: Loaded) -> dict[str, Any]:
-    found = loaded.config
+def _summary(loaded: Loaded, tests: list[Tested]) -> dict[str, Any]:
+    policy = loaded.config.policy
     return {
         "file": None if loaded.path is None else str(loaded.path),
         "warnings": loaded.warnings,
@@ -54,24 +58,26 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
                 "start": server.start,
                 "target": _target(server),
             }
-            for name, server in found.servers.items()
+            for name, server in loaded.config.servers.items()
         },
-        "policy": {"default": found.policy.default, "rules": len(found.policy.rules), "tests": len(found.policy.tests)},
+        "policy": {"default": policy.default, "rules": len(policy.rules), "tests": tests},
     }
 
 
-def _print(loaded: Loaded, summary: dict[str, Any]) -> None:
-    output.print_text(f"{summary['file'] or 'The default configuration'} can be used.")
+def _print(loaded: Loaded, tests: list[Tested]) -> None:
+    output.print_text(f"{loaded.path or 'The default configuration'} can be used.")
     rows = [
-        (name, server["transport"], server["start"] if server["enabled"] else "disabled", server["target"])
-        for name, server in summary["servers"].items()
+        (name, server.kind, server.start if server.enabled else "disabled", _target(server))
+        for name, server in loaded.config.servers.items()
     ]
     if rows:
         output.print_text("")
         output.table(("server", "transport", "start", "command or URL"), rows)
     policy = loaded.config.policy
+    passed = sum(each.passed for each in tests)
     output.print_text(
-        f"\nPolicy: {output.amount(len(policy.rules), 'rule')}; a call that none matches: {policy.default}."
+        f"\nPolicy: {output.amount(len(policy.rules), 'rule')}; a call that none matches: {policy.default}; "
+        f"{passed} of {output.amount(len(tests), 'test')} passed."
     )
     for warning in loaded.warnings:
         output.print_text(f"warning: {warning}")

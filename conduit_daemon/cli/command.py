@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from conduit_daemon.agent import AgentError, CallFailed
-from conduit_daemon.cli import check, demo, look, output, run_daemon, use
+from conduit_daemon.cli import check, demo, look, output, policy, run_daemon, servers, use
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 
 __all__ = ["application", "run"]
@@ -32,6 +32,12 @@ _VERBS: tuple[Callable[..., int], ...] = (
     look.tree,
     look.explain,
 )
+_SERVERS: dict[str, Callable[..., int]] = {
+    "restart": servers.restart,
+    "start": servers.start,
+    "stop": servers.stop,
+    "explain": look.explain,
+}
 
 
 def application() -> App:
@@ -47,7 +53,16 @@ def application() -> App:
     )
     for place, verb in enumerate(_VERBS):
         app.command(verb, sort_key=place)
+    app.command(_group("servers", "Restarts, stops, starts and explains servers.", _SERVERS))
+    app.command(_group("policy", "Tests the rules.", {"test": policy.check_tests}))
     return app
+
+
+def _group(name: str, help: str, verbs: dict[str, Callable[..., int]]) -> App:
+    group = App(name=name, help=help, help_format="plaintext", sort_key=len(_VERBS))
+    for word, verb in verbs.items():
+        group.command(verb, name=word)
+    return group
 
 
 def run(words: Sequence[str]) -> int:

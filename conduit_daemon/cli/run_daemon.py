@@ -19,16 +19,19 @@ def run(config: Path | None = None) -> int:
     Args:
         config: The configuration; else $CONDUIT_CONFIG, the user's, the system's.
     """
-    from conduit_daemon import app  # noqa: PLC0415 - the daemon is loaded by those alone who run it
-    from conduit_daemon.config import load  # noqa: PLC0415
+    from conduit_daemon.config import load  # noqa: PLC0415 - the daemon is loaded by those alone who run it
     from conduit_daemon.errors import ConfigError, DaemonError  # noqa: PLC0415
 
     try:
-        return app.run(load(config, os.environ))
+        loaded = load(config, os.environ)
     except ConfigError as error:
         for problem in error.problems:
             output.print_error(str(problem))
         return UNUSABLE
+    from conduit_daemon import app  # noqa: PLC0415 - takes half a second, of which a mistake need not wait
+
+    try:
+        return app.run(loaded, os.environ)
     except DaemonError as error:
         output.print_error(str(error))
         return FAILED

@@ -51,6 +51,30 @@ def test_what_a_good_one_holds(conduit, file):
     assert "not to be printed" not in said.stdout
 
 
+def test_the_policys_own_tests_are_run(conduit, file):
+    tests = """
+[[policy.tests]]
+call = "clok__tell"
+expect = "allow"
+[[policy.tests]]
+call = "clock__tell"
+expect = "allow"
+"""
+    said = conduit("check", file(GOOD + tests))
+
+    assert said.returncode == 1
+    assert "1 of 2 tests passed." in said.stdout
+    assert "policy test: clock__tell: expected allow, but default says deny\n" in said.stdout
+
+    said = conduit("policy", "test", file(GOOD + tests))
+    assert said.returncode == 1
+    assert [line.split() for line in said.stdout.splitlines()[1:]] == [
+        ["ok", "clok__tell", "allow", "allow", "rules[0]"],
+        ["failed", "clock__tell", "allow", "deny", "default"],
+    ]
+    assert json.loads(conduit("policy", "test", file(GOOD), "--json").stdout) == {"tests": []}
+
+
 def test_the_same_for_programs(conduit, file):
     found = json.loads(conduit("check", "--config", file(GOOD), "--json").stdout)
 
@@ -69,11 +93,11 @@ def test_every_problem_is_a_line_and_the_exit_code_is_1(conduit, file):
     said = conduit("check", file(BAD))
 
     assert said.returncode == 1
-    assert len(said.stdout.splitlines()) == 4
-    for key in ("colour", "servers.clock.comand", "servers.clock", "limits.call_timeout"):
+    assert len(said.stdout.splitlines()) == 3
+    for key in ("colour", "servers.clock.comand", "limits.call_timeout"):
         assert any(key in line and str(file(BAD)) in line for line in said.stdout.splitlines())
     assert "did you mean 'command'" in said.stdout
-    assert said.stderr == "conduit: 4 problems; nothing would be started\n"
+    assert said.stderr == "conduit: 3 problems; nothing would be started\n"
     problems = json.loads(conduit("check", file(BAD), "--json").stdout)["problems"]
     assert {problem["key"] for problem in problems} >= {"colour", "limits.call_timeout"}
 
@@ -82,7 +106,7 @@ def test_run_refuses_a_bad_one_with_78_and_starts_nothing(conduit, file, tmp_pat
     said = conduit("run", "--config", file(BAD))
 
     assert said.returncode == 78
-    assert len(said.stderr.splitlines()) == 4
+    assert len(said.stderr.splitlines()) == 3
     assert "Traceback" not in said.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"conduit.toml"}
 

@@ -57,7 +57,7 @@ TOOLS = {
         {"name": "files__\u001b[31mred", "description": "", "input_schema": {"type": "object"}},
     ],
     "null_paths": {},
-    "fallbacks": [],
+    "fallbacks": {},
     "dropped": [{"exposed": "a__b", "members": [["a", "b"], ["a", "B"]], "reason": "collision"}],
     "missing": [{"server": "search", "state": "backoff", "reason": "exited with code 1 at once."}],
 }

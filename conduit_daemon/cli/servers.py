@@ -1,0 +1,51 @@
+"""`conduit servers`: a person's hand on single servers."""
+
+from __future__ import annotations
+
+from conduit_daemon.agent import ServerStatus, requests
+from conduit_daemon.agent.requests import Request
+from conduit_daemon.cli import output
+from conduit_daemon.cli.connection import HERE, Where, ask
+from conduit_daemon.cli.exits import DONE
+
+__all__ = ["restart", "start", "stop"]
+
+
+def restart(server: str, *, json: bool = False, where: Where = HERE) -> int:
+    """Restarts a server, or tries one at once that waits before its next attempt.
+
+    Args:
+        server: The server's id.
+        json: Print the daemon's answer.
+    """
+    return _order(server, requests.servers_restart(server), json, where)
+
+
+def start(server: str, *, json: bool = False, where: Where = HERE) -> int:
+    """Starts a server that was stopped.
+
+    Args:
+        server: The server's id.
+        json: Print the daemon's answer.
+    """
+    return _order(server, requests.servers_start(server), json, where)
+
+
+def stop(server: str, *, json: bool = False, where: Where = HERE) -> int:
+    """Stops a server until it is started again.
+
+    Args:
+        server: The server's id.
+        json: Print the daemon's answer.
+    """
+    return _order(server, requests.servers_stop(server), json, where)
+
+
+def _order(server: str, request: Request[ServerStatus], json: bool, where: Where) -> int:
+    with where.open() as conduit:
+        answer, found = ask(conduit, request)
+    if json:
+        output.print_json(answer)
+    else:
+        output.print_text(f"{server} is {found.state}." + (f" {found.reason}" if found.reason else ""))
+    return DONE
