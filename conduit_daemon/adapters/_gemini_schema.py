@@ -63,6 +63,9 @@ def _reduced(node: Any) -> Any:
     made = {key: value for key, value in map_children(node, _reduced).items() if key in _KNOWN}
     if "$ref" in made:
         return {key: value for key, value in made.items() if key.startswith("$")}
+    if "oneOf" in made and made["oneOf"] != node["oneOf"]:
+        # Branches that accept more than they did may overlap, and oneOf would then accept less.
+        made.setdefault("anyOf", made.pop("oneOf"))
     if "const" in node:
         made["enum"] = distinct_values(node)
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
