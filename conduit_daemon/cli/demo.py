@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import textwrap
 import time
@@ -13,7 +14,7 @@ import msgspec
 
 from conduit_daemon.agent import CallFailed, Conduit, Status, TreeNode
 from conduit_daemon.cli import output
-from conduit_daemon.cli.demo_steps import FORMATS, DemoFailed, Turn, running_daemon, take_turn
+from conduit_daemon.cli.demo_steps import FORMATS, START_TIMEOUT, DemoFailed, Turn, running_daemon, take_turn
 from conduit_daemon.cli.exits import DONE, FAILED
 from conduit_daemon.cli.look import print_status, print_tree
 
@@ -27,9 +28,9 @@ class Shown(msgspec.Struct, frozen=True):
     """All that the demo has seen."""
 
     configuration: str
+    status: Status
     turns: list[Turn]
     denied: str
-    status: Status
     tree: TreeNode
 
 
@@ -59,8 +60,10 @@ def demo(*, json: bool = False) -> int:
 
 def _look() -> Shown:
     with running_daemon() as (conduit, configuration):
+        conduit.tools(timeout=START_TIMEOUT)  # waits for the server
+        status = conduit.status()
         turns = [take_turn(conduit, format) for format in FORMATS]
-        return Shown(configuration, turns, _denied(conduit), conduit.status(), conduit.tree())
+        return Shown(configuration, status, turns, _denied(conduit), conduit.tree())
 
 
 def _denied(conduit: Conduit) -> str:
@@ -92,38 +95,31 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _tell(shown: Shown, seconds: float) -> None:
     _step("1. The configuration", _CONFIGURATION)
-    _say(_indented("\n".join(_without_places(shown.configuration))))
+    _say(textwrap.indent(shown.configuration[shown.configuration.index("[servers") :].rstrip(), "  "))
     _step("2. The servers", "The daemon has started the server and keeps it running (conduit status):")
     print_status(shown.status)
     _step("3. The tools, in each provider's format", _TOOLS)
     for turn in shown.turns:
         tools = turn.listing.tools
-        _say(f"  {turn.format.title}: {output.amount(len(tools), 'tool')}, as this one")
-        _say(_indented(_short(tools[0] if tools else {}), "    "))
+        _say(f"  {turn.format.title}: {output.amount(len(tools), 'tool')}, as this one:")
+        _say(f"    {_short(tools[0] if tools else {}, 4)}")
     _step("4. A model's calls, answered", _CALLS)
     for turn in shown.turns:
         _say(f"  {turn.format.title}")
         for outcome, result in zip(turn.done.outcomes, turn.done.results, strict=True):
-            _say(f"    {outcome.kind:<18} {_short(result)}")
+            _say(f"    {outcome.kind:<18}{_short(result, 22)}")
     _step("5. A call that no rule allows", _POLICY)
     _say(f"  {shown.denied}")
-    _step("6. The processes inside", "Each part is supervised; what crashes is restarted alone (conduit tree):")
+    _step("6. The processes inside", "Each is supervised, and what crashes is restarted alone (conduit tree):")
     print_tree(shown.tree)
     _say(_CLOSING.format(seconds=seconds))
 
 
-def _without_places(configuration: str) -> list[str]:
-    """The part of the configuration that a reader cares about: without the temporary folder."""
-    return configuration[configuration.index("[servers") :].splitlines()
-
-
-def _short(value: Any, width: int = 150) -> str:
+def _short(value: Any, indent: int) -> str:
+    """A JSON value in the rest of a line."""
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120) - indent
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= width else text[: width - 2] + " …"
-
-
-def _indented(text: str, by: str = "  ") -> str:
-    return textwrap.indent(text, by)
 
 
 def _step(title: str, text: str) -> None:

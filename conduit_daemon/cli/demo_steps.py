@@ -19,9 +19,10 @@ import msgspec
 
 from conduit_daemon.agent import Conduit, DaemonUnreachable, Execution, Tools
 
-__all__ = ["FORMATS", "DemoFailed", "Format", "Turn", "configuration", "running_daemon", "take_turn"]
+__all__ = ["FORMATS", "START_TIMEOUT", "DemoFailed", "Format", "Turn", "configuration", "running_daemon", "take_turn"]
 
 START_TIMEOUT: Final = 8.0
+"""Seconds that the daemon, and then its server, have to be there."""
 STOP_TIMEOUT: Final = 8.0
 _LONGEST_FOLDER: Final = 80  # a socket's path has at most 107 bytes
 
