@@ -16,13 +16,14 @@ from supervisors._mailbox import Entry, From, Info, Letter, Mailbox, ParentExit,
 from supervisors._messages import TimedOut
 from supervisors._process import Owner, Process
 from supervisors._reasons import Crashed, ExitReason, Killed, Normal, single_leaf
-from supervisors._returns import Continue, Ignore, NoReply, Reply, Stop, Then, Timeout
+from supervisors._returns import Continue, Ignore, NoReply, Reply, Stop, Then, Timeout, after, bad_return, reason_of
 from supervisors._tracing import TraceEvent, TraceKind, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from supervisors._actor import Actor
+    from supervisors._ref import MonitorRef
     from supervisors._timers import TimerRef
 
 __all__ = ["ActorProcess"]
@@ -36,6 +37,7 @@ class ActorProcess(Process):
         mailbox: What waits for it.
         messages_in: How many messages it took.
         messages_out: How many it sent, replies included.
+        monitors: Its monitors of others.
         busy_since: Since when a handler runs, on trio's clock; None where none does.
         tracers: Who watches its messages.
     """
@@ -55,6 +57,7 @@ class ActorProcess(Process):
         "mailbox",
         "messages_in",
         "messages_out",
+        "monitors",
         "tracers",
     )
 
@@ -65,12 +68,15 @@ class ActorProcess(Process):
             raise ValueError(
                 f"start returned the same {type(actor).__name__} as before; each life of a child needs a new one."
             )
+        if actor.mailbox_size < 1:
+            raise ValueError(f"mailbox_size of {type(actor).__name__} is {actor.mailbox_size}; it must be at least 1.")
         super().__init__(owner, label, actor.name)
         actor._process = self
         self.actor = actor
         self.mailbox = Mailbox(actor.mailbox_size)
         self.messages_in = 0
         self.messages_out = 0
+        self.monitors: set[MonitorRef] | None = None
         self.busy_since: float | None = None
         self.tracers: tuple[Tracer, ...] = ()
         self._log: deque[tuple[TraceKind, object, float]] | None = None
@@ -102,13 +108,13 @@ class ActorProcess(Process):
             self.ignored = True
             return Normal()
         if isinstance(result, Stop):
-            reason = _reason_of(result)
+            reason = reason_of(result)
             self.refusal = ServerExit(reason, f"Its init returned Stop({reason!r}).")
             return reason
         if isinstance(result, Continue | Timeout):
             then = result
         elif result is not None:
-            raise _bad_return("init", result)
+            raise bad_return("init", result)
         if self._doomed:
             await checkpoint()
         self.became_ready()
@@ -122,8 +128,8 @@ class ActorProcess(Process):
             if not mailbox.queue:
                 mailbox.parked = task
                 await wait_task_rescheduled(mailbox.unpark)
-            elif self.messages_in:
-                await checkpoint()
+            else:
+                await checkpoint()  # one that never runs dry would starve all others
             if self._doomed:
                 await checkpoint()
             if mailbox.suspended:
@@ -161,10 +167,10 @@ class ActorProcess(Process):
             outcome = self._after_call(entry, result)
         elif type(entry) is Letter:
             self._record("in", entry.message, now)
-            outcome = _plain("handle_cast", await actor.handle_cast(entry.message))
+            outcome = after("handle_cast", await actor.handle_cast(entry.message))
         else:
             self._record("in", entry.message, now)  # type: ignore[union-attr]
-            outcome = _plain("handle_info", await actor.handle_info(entry.message))  # type: ignore[union-attr]
+            outcome = after("handle_info", await actor.handle_info(entry.message))  # type: ignore[union-attr]
         stop = None if outcome is None else await self._follow(outcome)
         if stop is None:
             self._work = None
@@ -185,7 +191,7 @@ class ActorProcess(Process):
         if kind is Stop:
             return result  # type: ignore[return-value]
         if kind is Continue or kind is Timeout or kind is Ignore:
-            raise _bad_return("handle_call", result)
+            raise bad_return("handle_call", result)
         self.answer(sender, result)
         return None
 
@@ -196,16 +202,16 @@ class ActorProcess(Process):
             if isinstance(following, Continue):
                 if self.busy_since is None:
                     self.busy_since = trio.current_time()
-                following = _plain("handle_continue", await self.actor.handle_continue(following.arg))
+                following = after("handle_continue", await self.actor.handle_continue(following.arg))
             elif isinstance(following, Timeout):
                 self._idle = self.owner.timers.after(following.seconds, self._timed_out)
                 following = None
             elif isinstance(following, Stop):
                 if following.reply is not UNSET and type(self._work) is From:
                     self._farewell = (self._work, following.reply)
-                return _reason_of(following)
+                return reason_of(following)
             else:
-                raise _bad_return("then", following)
+                raise bad_return("then", following)
         self.busy_since = None
         return None
 
@@ -240,13 +246,13 @@ class ActorProcess(Process):
         return reason
 
     async def _terminate(self, reason: ExitReason) -> ExitReason:
-        self._record("terminate", reason, trio.current_time())
         try:
             with trio.CancelScope(shield=True) as self._cleanup:
                 await self.actor.terminate(reason)
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001
+            self._farewell = None  # that caller learns of the crash instead
             return self.crash(error)
         return reason
 
@@ -261,8 +267,11 @@ class ActorProcess(Process):
 
     def ended(self, reason: ExitReason) -> None:
         """Fails every caller that waits, and drops the state."""
+        self._record("terminate", reason, trio.current_time())
         if self._idle is not None:
             self._idle.cancel()
+        for monitor in self.monitors or ():
+            monitor.ref._process.unwatch(monitor)
         left: list[object] = [self._work, *(self._pending or ()), *self.mailbox.close()]
         for entry in left:
             if isinstance(entry, From | SystemRequest):
@@ -364,28 +373,3 @@ class ActorProcess(Process):
         handle = self._helpers.add()
         self.owner.spawn(self, partial(self._helpers.run, handle, fn, args))
         return handle
-
-
-def _plain(where: str, result: object) -> Then | Stop | None:
-    if result is None:
-        return None
-    if isinstance(result, NoReply):
-        return result.then
-    if isinstance(result, Stop):
-        return result
-    raise _bad_return(where, result)
-
-
-def _reason_of(stop: Stop) -> ExitReason:
-    if not isinstance(stop.reason, ExitReason):
-        raise TypeError(f"Stop takes an exit reason such as Normal() or Shutdown(), not {stop.reason!r}.")
-    return stop.reason
-
-
-def _bad_return(where: str, result: object) -> TypeError:
-    allowed = {
-        "init": "None, Continue, Timeout, Ignore or Stop",
-        "handle_call": "a reply, Reply, NoReply or Stop",
-        "then": "a Continue or a Timeout",
-    }.get(where, "None, NoReply or Stop")
-    return TypeError(f"{where} may give {allowed}; it gave {result!r}.")

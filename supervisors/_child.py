@@ -63,9 +63,10 @@ class Ignored(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A start failed."""
+    """A start failed; ``retried`` says that a backoff goes on."""
 
     cause: BaseException
+    retried: bool = False
 
 
 class Aborted(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from supervisors._actor_process import ActorProcess
 from supervisors._current import CURRENT, process_here
@@ -10,9 +10,6 @@ from supervisors._errors import NotInActor
 from supervisors._messages import Down
 from supervisors._reasons import ExitReason, Killed, NoProc
 from supervisors._ref import MonitorRef, Ref
-
-if TYPE_CHECKING:
-    from supervisors._process import Process
 
 __all__ = ["demonitor", "exit", "link", "monitor", "unlink"]
 
@@ -34,20 +31,29 @@ def monitor(ref: Ref) -> MonitorRef:
     if watched.reason is not None:
         owner.inform(Down(made, ref, NoProc()))
     else:
-        watched.watch(made, lambda reason: _tell(owner, Down(made, ref, reason)))
+        if owner.monitors is None:
+            owner.monitors = set()
+        owner.monitors.add(made)
+        watched.watch(made, partial(_tell, owner, made))
     return made
 
 
-def _tell(owner: Process, down: Down) -> None:
-    if owner.reason is None:
-        owner.inform(down)
+def _tell(owner: ActorProcess, made: MonitorRef, reason: ExitReason) -> None:
+    _forget(owner, made)
+    owner.inform(Down(made, made.ref, reason))
+
+
+def _forget(owner: ActorProcess, made: MonitorRef) -> None:
+    if owner.monitors is not None:
+        owner.monitors.discard(made)
 
 
 def demonitor(m: MonitorRef, *, flush: bool = False) -> None:
     """Takes a monitor back; ``flush`` also removes a ``Down`` of it that waits in the mailbox already."""
     m.ref._process.unwatch(m)
     owner = m._owner
-    if flush and isinstance(owner, ActorProcess):
+    _forget(owner, m)
+    if flush:
         owner.mailbox.remove_info(lambda message: isinstance(message, Down) and message.monitor is m)
 
 

@@ -225,7 +225,7 @@ class Process:
         """An exit signal of a linked process, or of ``exit``."""
         if self.reason is not None:
             return
-        if self.traps and self.ready:
+        if self.traps:
             self.inform(Exit(sender.ref if sender is not None else None, reason))
         elif not isinstance(reason, Normal) or sender is self:
             self.interrupt(reason)

@@ -6,6 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from supervisors._actor_process import ActorProcess
     from supervisors._process import Process
 
 __all__ = ["MonitorRef", "Ref"]
@@ -47,7 +48,7 @@ class MonitorRef:
 
     __slots__ = ("_owner", "ref")
 
-    def __init__(self, owner: Process, ref: Ref) -> None:
+    def __init__(self, owner: ActorProcess, ref: Ref) -> None:
         self._owner = owner
         self.ref = ref
 

@@ -12,7 +12,24 @@ from msgspec import UNSET
 
 from supervisors._reasons import ExitReason
 
-__all__ = ["Continue", "Ignore", "NoReply", "Reply", "Stop", "Then", "Timeout"]
+__all__ = [
+    "Continue",
+    "Ignore",
+    "NoReply",
+    "Reply",
+    "Stop",
+    "Then",
+    "Timeout",
+    "after",
+    "bad_return",
+    "reason_of",
+]
+
+_ALLOWED = {
+    "init": "None, Continue, Timeout, Ignore or Stop",
+    "handle_call": "a reply, Reply, NoReply or Stop",
+    "then": "a Continue or a Timeout",
+}
 
 
 class Continue(msgspec.Struct, frozen=True):
@@ -55,3 +72,34 @@ class NoReply(msgspec.Struct, frozen=True):
     """Nothing is answered now. A caller waits for ``reply(sender, value)``."""
 
     then: Then | None = None
+
+
+def after(where: str, result: object) -> Then | Stop | None:
+    """Reads what ``handle_cast``, ``handle_info`` or ``handle_continue`` returned.
+
+    Raises:
+        TypeError: It may not return that.
+    """
+    if result is None:
+        return None
+    if isinstance(result, NoReply):
+        return result.then
+    if isinstance(result, Stop):
+        return result
+    raise bad_return(where, result)
+
+
+def reason_of(stop: Stop) -> ExitReason:
+    """Returns the reason of a ``Stop``.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(stop.reason, ExitReason):
+        raise TypeError(f"Stop takes an exit reason such as Normal() or Shutdown(), not {stop.reason!r}.")
+    return stop.reason
+
+
+def bad_return(where: str, result: object) -> TypeError:
+    """Makes the error for a return that means nothing."""
+    return TypeError(f"{where} may give {_ALLOWED.get(where, 'None, NoReply or Stop')}; it gave {result!r}.")

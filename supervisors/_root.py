@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from supervisors._errors import ActorError, ServerExit, StartError, SupervisorExit
+from supervisors._errors import ActorError, AlreadyRegistered, ServerExit, StartError, SupervisorExit
 from supervisors._reasons import Crashed, ExitReason, Shutdown
 from supervisors._supervisor import Supervisor
 from supervisors._timers import Timers
@@ -92,7 +92,10 @@ async def open_supervisor(
         name=name,
     )
     opener = _Opener()
-    root = supervisor.process(opener, _LABEL)
+    try:
+        root = supervisor.process(opener, _LABEL)
+    except AlreadyRegistered as error:
+        raise StartError(_LABEL, error) from error
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_shielded, opener.timers.run, name="supervisors: timers")

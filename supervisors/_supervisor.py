@@ -112,9 +112,12 @@ class _OrderedProcess(SupervisorProcess):
         """Starts the children in order, then does the queued work."""
         for spec in self._specs:
             self.children[spec.id] = Child(spec)
+            self.children[spec.id].state = "starting"
         for child in list(self.children.values()):
+            if child.state != "starting":
+                continue  # it was terminated before its turn came
             settlement = await self.start(child)
-            if isinstance(settlement, Failed) and child.state == "stopped":
+            if isinstance(settlement, Failed) and not settlement.retried:
                 self._start_error = StartError(child.id, settlement.cause)
                 self.request_stop(Shutdown())
                 return
@@ -195,9 +198,12 @@ class _OrderedProcess(SupervisorProcess):
         attempt = failed.attempt
         for member in reversed(group):
             await self.stop(member)
+        group = [member for member in group if self.children.get(member.id) is member and member is not left_out]
         for member in group:
-            if self.children.get(member.id) is not member or member is left_out:
-                continue
+            member.state = "restarting"
+        for member in group:
+            if member.state != "restarting":
+                continue  # it was terminated before its turn came
             member.restarts += 1
             settlement = await self.start(member)
             if isinstance(settlement, Failed):
