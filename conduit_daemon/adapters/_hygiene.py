@@ -20,6 +20,7 @@ _LITERAL: Final = frozenset(
         "const",
         "contentEncoding",
         "contentMediaType",
+        "dependencies",
         "dependentRequired",
         "enum",
         "format",

@@ -89,8 +89,8 @@ def tool_calls(response: Any, toolset: ToolSet) -> list[ToolCall | Rejected]:
     blocks = plain(response)
     if isinstance(blocks, Mapping):
         blocks = blocks.get("content")
-    if isinstance(blocks, str):
-        return []
+        if isinstance(blocks, str):
+            return []
     if not isinstance(blocks, list):
         raise ValueError("This is no Anthropic response: expected a Message with content, or its list of blocks.")
     return [_call(block, toolset) for block in blocks if isinstance(block, Mapping) and block.get("type") == "tool_use"]

@@ -22,6 +22,8 @@ __all__ = ["Entry", "ToolSet", "canonical", "definition_digest"]
 T = TypeVar("T")
 
 _DERIVED: Final = 32
+_ID_LENGTH = 32
+_EMPTY_ID = hashlib.sha256().hexdigest()[:_ID_LENGTH]
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -90,7 +92,7 @@ class ToolSet(msgspec.Struct, frozen=True, dict=True):
     entries: tuple[Entry, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     warnings: tuple[str, ...] = ()
-    id: str = ""
+    id: str = _EMPTY_ID
 
     @classmethod
     def of(cls, entries: Iterable[Entry], dropped: Iterable[Dropped] = (), warnings: Iterable[str] = ()) -> ToolSet:
@@ -101,7 +103,7 @@ class ToolSet(msgspec.Struct, frozen=True, dict=True):
             shown = (entry.exposed, entry.server_id, entry.tool.name, entry.digest, entry.tool.extra)
             digest.update(canonical(shown))
             digest.update(b"\n")
-        return cls(kept, tuple(dropped), tuple(warnings), digest.hexdigest()[:32])
+        return cls(kept, tuple(dropped), tuple(warnings), digest.hexdigest()[:_ID_LENGTH])
 
     @cached_property
     def _by_exposed(self) -> dict[str, Entry]:

@@ -89,3 +89,8 @@ def test_an_entry_digest_follows_the_definition_only() -> None:
 def test_a_toolset_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         made(BASE).id = "other"  # type: ignore[misc]
+
+
+def test_a_toolset_without_tools_is_the_empty_one() -> None:
+    assert ToolSet() == ToolSet.of([]) == made()
+    assert not ToolSet()
