@@ -6,6 +6,7 @@ would ask; where one of them does not answer within the interval, the sign is no
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -95,7 +96,8 @@ async def rpc_answers(admit: Callable[[socket.socket], Awaitable[object]]) -> bo
     with trio.socket.from_stdlib_socket(ours) as sock:
         try:
             await admit(theirs)
-            await sock.send(_PING)
+            with contextlib.suppress(BrokenPipeError):  # refused and closed already, which is an answer too
+                await sock.send(_PING)
             return b"\n" in await sock.recv(_ANSWER)
         except (supervisors.ActorError, OSError):
             return False  # the RPC, or this connection, has just crashed
