@@ -40,6 +40,12 @@ class Command:
         return subprocess.Popen([CONDUIT, *map(str, words)], stdout=out, stderr=out, text=True, env=self.environ)
 
 
+@pytest.fixture(scope="session")
+def make_command():
+    """Makes the command for a home directory."""
+    return Command
+
+
 @pytest.fixture
 def conduit(tmp_path):
     """The command in an environment in which no daemon and no configuration is to be found."""

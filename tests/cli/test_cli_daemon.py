@@ -1,0 +1,234 @@
+"""The command and the agent library against a real daemon with the example server."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import anyio
+import pytest
+
+from conduit_daemon.agent import AsyncConduit, CallFailed, Conduit, requests
+from conduit_daemon.cli.demo_steps import FORMATS, recorded
+
+CONFIG = """
+[rpc]
+agent_socket = "run/agent.sock"
+[state]
+directory = "state"
+[servers.notebook]
+command = {python}
+args = ["-m", "conduit_daemon.cli.example_server"]
+[servers.broken]
+command = "/nowhere/at/all"
+[policy]
+default = "deny"
+[[policy.rules]]
+effect = "allow"
+servers = ["notebook"]
+tools = ["search_*", "read_*", "chart_*", "proofread"]
+"""
+
+
+@contextmanager
+def running(command, folder):
+    """The command in a folder, with a real daemon there; its `process` is the daemon."""
+    (folder / "run").mkdir()
+    config = folder / "conduit.toml"
+    config.write_text(CONFIG.format(python=json.dumps(sys.executable)))
+    command.environ["CONDUIT_CONFIG"] = str(config)
+    command.socket = folder / "run/agent.sock"
+    with (folder / "log").open("wb") as log:
+        command.process = command.open("run", terminal=log)
+    with Conduit(command.socket) as client:
+        client.connect(10)
+        client.tools(timeout=10)
+    yield command
+    if command.process.poll() is None:
+        command.process.send_signal(signal.SIGTERM)
+    assert command.process.wait(15) == 0, (folder / "log").read_text()
+
+
+@pytest.fixture(scope="module")
+def daemon(make_command, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("daemon")
+    with running(make_command(folder), folder) as command:
+        yield command
+
+
+@pytest.fixture
+def mortal(conduit, tmp_path):
+    """A daemon of one's own, to be stopped and killed."""
+    with running(conduit, tmp_path) as command:
+        yield command
+
+
+def test_the_verbs_find_the_daemon_by_its_configuration(daemon):
+    status = daemon("status")
+    assert status.returncode == 0
+    assert "notebook  ready" in status.stdout
+    assert "/nowhere/at/all" in status.stdout
+    assert [line.split()[0] for line in daemon("tools").stdout.splitlines()[1:]] == [
+        f"notebook__{name}" for name in ("search_notes", "read_note", "add_note", "chart_tags", "proofread")
+    ]
+    assert "root running" in daemon("tree").stdout
+    assert "/nowhere/at/all" in daemon("explain", "broken").stdout
+
+
+def test_calls_and_their_exit_codes(daemon):
+    assert daemon("call", "notebook__read_note", "id=n1").stdout.startswith("# Bread\n")
+    assert "[image: image/png, about " in daemon("call", "notebook__chart_tags").stdout
+    refused = daemon("call", "notebook__read_note", "id=n9")
+    assert (refused.returncode, refused.stderr) == (5, "")
+    assert "There is no note 'n9'" in refused.stdout
+    denied = daemon("call", "notebook__add_note", "title=a", "body=b")
+    assert denied.returncode == 4
+    assert "denied" in denied.stderr
+    unknown = daemon("call", "notebook__nothing", "--json")
+    assert unknown.returncode == 1
+    assert json.loads(unknown.stdout)["error"]["data"]["kind"] == "unknown_tool"
+    wrong = daemon("call", "notebook__read_note", "nid=n1")
+    assert wrong.returncode == 1
+    assert len(wrong.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.recorded)
+def test_a_response_of_every_provider(daemon, format):
+    words = ["execute", format.provider, *(["--api", format.api] if format.api else [])]
+    said = daemon(*words, "--json", stdin=json.dumps(recorded(format)))
+
+    answer = json.loads(said.stdout)
+    assert said.returncode == 0
+    assert [outcome["kind"] for outcome in answer["outcomes"]] == ["ok", "unknown_tool", "invalid_arguments"]
+    assert len(answer["results"]) == 3
+    rows = daemon(*words, stdin=json.dumps(recorded(format))).stdout.splitlines()[1:]
+    assert [row.split()[1] for row in rows] == ["ok", "unknown_tool", "invalid_arguments"]
+
+
+def test_a_server_is_stopped_started_and_restarted(mortal):
+    assert mortal("servers", "stop", "notebook").returncode == 0
+    with Conduit(mortal.socket) as client:
+        deadline = time.monotonic() + 10
+        while client.status().servers["notebook"].state != "stopped":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert mortal("call", "notebook__read_note", "id=n1").returncode == 1
+    assert mortal("servers", "start", "notebook").returncode == 0
+    with Conduit(mortal.socket) as client:
+        deadline = time.monotonic() + 10
+        while client.status().servers["notebook"].state != "ready":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        before = client.status().servers["notebook"].pid
+        client.servers_restart("notebook")
+        while (now := client.status().servers["notebook"]).state != "ready" or now.pid == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    nobody = mortal("servers", "restart", "nobody")
+    assert nobody.returncode == 1
+    assert "notebook" in nobody.stderr
+
+
+def test_a_second_daemon_is_refused_in_a_sentence(daemon):
+    second = daemon("run")
+
+    assert second.returncode == 1
+    assert "Traceback" not in second.stderr
+    assert daemon("status").returncode == 0
+
+
+def test_the_library_calls_lists_and_reports_progress(daemon):
+    with Conduit(daemon.socket) as conduit:
+        listing = conduit.tools("anthropic")
+        assert len(listing.tools) == 5
+        assert [missing.server for missing in listing.missing] == ["broken"]
+        done = conduit.execute("anthropic", recorded(FORMATS[0]), toolset=listing.toolset)
+        assert done.taint == ["notebook"]
+        assert [outcome.server for outcome in done.outcomes] == ["notebook", None, "notebook"]
+        seen = []
+        arguments = {"seconds_per_note": 0.02}
+        result = conduit.send(requests.call("notebook__proofread", arguments), on_progress=seen.append)
+        assert "3 notes read" in result.text
+        assert [step.message for step in seen] == ["Bread", "Bicycle", "Winter jam"]
+        assert conduit.call(server="notebook", tool="search_notes", arguments={"words": "jam"}).structured_content == {
+            "matches": [{"id": "n3", "title": "Winter jam", "line": "Winter jam"}],
+            "total": 1,
+        }
+        assert {child.id for child in conduit.tree().children} >= {"clients", "hub", "rpc"}
+        assert conduit.servers_explain("notebook").state == "ready"
+        assert conduit.initialize().server_info["name"]
+        assert len(conduit.list_tools().tools) == 5
+        assert conduit.call_tool("notebook__read_note", {"id": "n9"}).is_error
+        conduit.ping()
+
+
+def test_a_control_method_is_refused_at_the_agent_socket(daemon):
+    with Conduit(daemon.socket) as conduit, pytest.raises(CallFailed) as caught:
+        conduit.request("conduit/tree")
+    assert (caught.value.kind, caught.value.code) == ("forbidden", -31009)
+
+
+def test_many_calls_of_threads_and_of_tasks(daemon):
+    with Conduit(daemon.socket) as conduit:
+        found = []
+
+        def work():
+            for _ in range(25):
+                result = conduit.call("notebook__search_notes", {"words": "jam"})
+                found.append(result.structured_content["total"])
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [1] * 200
+
+    async def tasks():
+        async with AsyncConduit(daemon.socket) as conduit:
+            found.clear()
+
+            async def one():
+                result = await conduit.call("notebook__search_notes", {"words": "jam"})
+                found.append(result.structured_content["total"])
+
+            async with anyio.create_task_group() as group:
+                for _ in range(200):
+                    group.start_soon(one)
+
+    anyio.run(tasks)
+    assert found == [1] * 200
+
+
+def test_the_library_survives_a_restart_of_the_daemon(mortal, tmp_path):
+    with Conduit(mortal.socket) as conduit:
+        first = conduit.status().pid
+        failures = []
+
+        def slow():
+            with pytest.raises(CallFailed) as caught:
+                conduit.call("notebook__proofread", {"seconds_per_note": 10})
+            failures.append((caught.value.kind, caught.value.outcome))
+
+        thread = threading.Thread(target=slow)
+        thread.start()
+        while not conduit.status().calls.in_flight:
+            time.sleep(0.02)
+        os.kill(first, signal.SIGKILL)
+        mortal.process.wait()
+        thread.join(5)
+        assert failures == [("unavailable", "outcome_unknown")]
+        with (tmp_path / "log").open("wb") as log:
+            mortal.process = mortal.open("run", terminal=log)
+        assert conduit.status().pid != first
+
+
+def test_shutdown_by_request(mortal):
+    with Conduit(mortal.socket) as conduit:
+        conduit.shutdown()
+    assert mortal.process.wait(15) == 0
+    assert not mortal.socket.exists()
+    assert mortal("status").returncode == 3
