@@ -6,25 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from conduit_daemon.cli import output
 from conduit_daemon.cli.exits import DONE, FAILED
 
 if TYPE_CHECKING:
     from conduit_daemon.config import Config
+    from conduit_daemon.pipeline.policy_tests import FailedTest
 
-__all__ = ["Tested", "check_tests", "run_policy_tests"]
-
-
-class Tested(msgspec.Struct, frozen=True):
-    """One test of the policy and what came of it; `rule` is the one that decided."""
-
-    call: str
-    expect: str
-    got: str
-    rule: str
-    passed: bool
+__all__ = ["check_tests", "passed", "run_policy_tests"]
 
 
 def check_tests(config: Path | None = None, *, json: bool = False) -> int:
@@ -38,51 +27,32 @@ def check_tests(config: Path | None = None, *, json: bool = False) -> int:
     from conduit_daemon.errors import ConfigError  # noqa: PLC0415
 
     try:
-        tests = run_policy_tests(load(config, os.environ).config)
+        loaded = load(config, os.environ)
     except ConfigError as error:
         for problem in error.problems:
             output.print_error(str(problem))
         return FAILED
+    tests = loaded.config.policy.tests
+    failed = run_policy_tests(loaded.config)
     if json:
-        output.print_json({"tests": tests})
-    elif not tests:
-        output.print_text("The configuration has no [[policy.tests]].")
+        output.print_json({"tests": len(tests), "failed": failed})
     else:
-        rows = [("ok" if each.passed else "failed", each.call, each.expect, each.got, each.rule) for each in tests]
-        output.table(("test", "call", "expected", "decided", "by"), rows)
-    return DONE if all(each.passed for each in tests) else FAILED
+        for each in failed:
+            output.print_text(each.message)
+        output.print_text(f"{passed(loaded.config, failed)}.")
+    return FAILED if failed else DONE
 
 
-def run_policy_tests(config: Config) -> list[Tested]:
-    """Decides every call of ``[[policy.tests]]`` by the rules."""
-    from conduit_daemon.pipeline.policy import Facts, compile_policy  # noqa: PLC0415
+def run_policy_tests(config: Config) -> tuple[FailedTest, ...]:
+    """Decides every call of ``[[policy.tests]]`` by the rules, and returns those that come out otherwise."""
+    from conduit_daemon.pipeline.policy import compile_policy  # noqa: PLC0415
+    from conduit_daemon.pipeline.policy_tests import run_tests  # noqa: PLC0415
 
     policy = compile_policy(config.policy, frozenset(name for name, server in config.servers.items() if server.trusted))
-    outcomes = []
-    for wanted in config.policy.tests:
-        server, tool = _split(wanted.call, config)
-        decision = policy.decide(
-            Facts(
-                server=server,
-                tool=tool,
-                annotations=wanted.annotations,
-                principal=wanted.principal,
-                taint=frozenset(wanted.taint),
-                arguments=wanted.arguments,
-                assigns=wanted.assigns,
-            )
-        )
-        outcomes.append(
-            Tested(wanted.call, wanted.expect, decision.effect, decision.rule, decision.effect == wanted.expect)
-        )
-    return outcomes
+    return run_tests(policy, config.policy.tests, config.servers)
 
 
-def _split(call: str, config: Config) -> tuple[str, str]:
-    """The server and the tool that an exposed name means; no server's id holds ``__``, so there is one way."""
-    for server in config.servers:
-        for prefix in (f"{server}__", f"_{server}__"):  # the second where a name may not begin as the id does
-            if call.startswith(prefix):
-                return server, call.removeprefix(prefix)
-    server, _, tool = call.partition("__")
-    return server, tool
+def passed(config: Config, failed: tuple[FailedTest, ...]) -> str:
+    """``2 of 3 tests passed``."""
+    count = len(config.policy.tests)
+    return f"{count - len(failed)} of {output.amount(count, 'test')} passed" if count else "it has no tests"
