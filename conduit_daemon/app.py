@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib.metadata import version as installed_version
 from typing import Final
 
@@ -43,8 +44,8 @@ from conduit_daemon.rpc.methods import Methods
 from conduit_daemon.rpc.server import RpcServer
 from conduit_daemon.service.guardian import Guardian
 from conduit_daemon.service.lock import locked
-from conduit_daemon.service.signals import watch_signals
 from conduit_daemon.service.reports import report_to
+from conduit_daemon.service.signals import Signals, answer_signals, caught
 from conduit_daemon.service.tree import describe
 from conduit_daemon.telemetry.events import EventBus
 from conduit_daemon.telemetry.logging import open_logging
@@ -134,12 +135,14 @@ class Daemon:
             SupervisorExit: The tree gave up.
         """
         async with AsyncExitStack() as stack:
+            signals = stack.enter_context(caught())
             stack.enter_context(locked(self._state))
             listeners = self._listen(stack)
             stack.push_async_callback(self._guardian.close)
             await self._guardian.start()
             stack.enter_context(report_to(self._bus))
-            await stack.enter_async_context(supervisors.open_supervisor(self._children(listeners), name="root"))
+            children = self._children(listeners, signals)
+            await stack.enter_async_context(supervisors.open_supervisor(children, name="root"))
             self._bus.emit(
                 "daemon.started",
                 version=self._version,
@@ -177,7 +180,7 @@ class Daemon:
             listeners.append(listener)
         return listeners
 
-    def _children(self, listeners: list[Listener]) -> list[ChildSpec]:
+    def _children(self, listeners: list[Listener], signals: Signals) -> list[ChildSpec]:
         rpc = RpcServer(listeners, self._gate, self._config, self._announced, self._connections)
         rpc.methods = Methods(
             self._gate,
@@ -192,21 +195,21 @@ class Daemon:
             ChildSpec(id="clients", start=lambda: DynamicSupervisor(name="clients"), type="supervisor"),
             ChildSpec(id="hub", start=self._hub),
             ChildSpec(id="rpc", start=rpc.supervisor, type="supervisor"),
-            ChildSpec(id="service", start=self._service, type="supervisor"),
+            ChildSpec(id="service", start=partial(self._service, signals), type="supervisor"),
         ]
 
     def _hub(self) -> Hub:
         return Hub(self._config, self._gate.ports, self._catalogue, self._announced, self._gate, self._bus)
 
-    def _service(self) -> Supervisor:
-        async def signals() -> None:
-            await watch_signals(self.stop, self._decline_reload)
+    def _service(self, signals: Signals) -> Supervisor:
+        async def answer() -> None:
+            await answer_signals(signals, self.stop, self._decline_reload)
 
         return Supervisor(
             [
                 ChildSpec(id="guardian", start=lambda: self._guardian.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
-                ChildSpec(id="signals", start=lambda: signals),
+                ChildSpec(id="signals", start=lambda: answer),
             ],
             name="service",
         )

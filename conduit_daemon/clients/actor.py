@@ -83,9 +83,9 @@ class _Watch(Observer):
         if self._current():
             self._client.note_listing(listing)
 
-    def on_lost(self) -> None:
+    def on_lost(self, ended: Ended) -> None:
         if self._current():
-            self._client.note_lost()
+            self._client.note_lost(ended)
 
 
 @final
@@ -226,10 +226,6 @@ class Client(Actor):
         retry_at = trio.current_time() + pause.seconds
         state: ClientState = "open" if pause.circuit == "open" else "waiting"
         self._stand(state, ended.reason, retry_at=retry_at, circuit=pause.circuit)
-        facts: dict[str, Any] = {}
-        if ended.exit is not None:
-            facts = {"exit_code": ended.exit.code, "signal": ended.exit.signal}
-        self._tell("client.down", "warning", _sentence(ended.reason), **facts)
         text = f"Server {self._server} is tried again in {pause.seconds:.1f} s (failure {pause.failures} in a row)."
         self._tell("client.retry", "info", text, retry_in=round(pause.seconds, 3))
         supervisors.send_after(supervisors.self_ref(), _TryAgain(self.generation), pause.seconds)
@@ -260,12 +256,15 @@ class Client(Actor):
         self._report_dropped(listing)
         self._on_change(self._server)
 
-    def note_lost(self) -> None:
+    def note_lost(self, ended: Ended) -> None:
         """No call may come any more."""
-        if self._port.target is None:
-            return
-        self._port.target = None
-        self._stand("connecting", f"server {self._server} has just ended")
+        was_ready, self._port.target = self._port.target is not None, None
+        if ended.kind in ("start", "lost"):
+            exit_ = ended.exit
+            facts = {} if exit_ is None else {"exit_code": exit_.code, "signal": exit_.signal}
+            self._tell("client.down", "warning", _sentence(ended.reason), **facts)
+        if was_ready:
+            self._stand("waiting", ended.reason)
 
     # ---- saying so
 

@@ -90,8 +90,8 @@ class Observer:
     def on_listing(self, listing: Listing) -> None:
         """The tools changed."""
 
-    def on_lost(self) -> None:
-        """No call may come any more."""
+    def on_lost(self, ended: Ended) -> None:
+        """No call may come any more; told once, before the process is gone altogether."""
 
 
 class _CallParams(msgspec.Struct):
@@ -155,6 +155,7 @@ class Connection:
         self._ready_at: float | None = None
         self._errors: ErrorOutput | None = None
         self._garbage = 0
+        self._closed = False
 
     # ---- calls
 
@@ -326,9 +327,10 @@ class Connection:
     # ---- its end
 
     def _close_door(self, ended: Ended) -> None:
-        if self._sdk is None:
+        if self._sdk is None or self._closed:
             return
-        self._observer.on_lost()
+        self._closed = True
+        self._observer.on_lost(ended)
 
         def failed(pending: Pending) -> ClientError:
             sent = pending.sent

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
-from typing import Final, Protocol, final
+from typing import IO, Final, Protocol, final
 
 import trio
 
@@ -28,7 +28,7 @@ class Warden(Protocol):
     token: str
 
     def watch(self, session: int) -> None:
-        """A server was started as the leader of this session."""
+        """A server was started as the leader of this session; called from the thread that started it."""
 
     def forget(self, session: int) -> None:
         """Nothing is left of the session."""
@@ -79,22 +79,25 @@ class ServerProcess:
 
     Attributes:
         pid: Its process id.
-        stdin_fd: Its input; to be set non-blocking by whoever writes.
-        stdout_fd: Its output, non-blocking.
-        stderr_fd: Its error output, non-blocking.
+        stdin_fd: Its input, non-blocking, as are the others.
+        stdout_fd: Its output.
+        stderr_fd: Its error output.
     """
 
-    def __init__(self, process: trio.Process, warden: Warden) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], warden: Warden) -> None:
         assert process.stdin is not None  # noqa: S101 - all three are pipes
         assert process.stdout is not None  # noqa: S101 - as above
         assert process.stderr is not None  # noqa: S101 - as above
         self.pid = process.pid
         self._process = process
         self._warden = warden
-        self._streams = [process.stdin, process.stdout, process.stderr]
-        self.stdin_fd: int = process.stdin.fileno()  # type: ignore[attr-defined]
-        self.stdout_fd: int = process.stdout.fileno()  # type: ignore[attr-defined]
-        self.stderr_fd: int = process.stderr.fileno()  # type: ignore[attr-defined]
+        self._pipes = [process.stdin, process.stdout, process.stderr]
+        self.stdin_fd, self.stdout_fd, self.stderr_fd = (pipe.fileno() for pipe in self._pipes)
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+        _widen(self.stdout_fd)
+        self._waiting = trio.Lock()
+        self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
 
     @classmethod
     async def open(cls, config: ServerConfig, warden: Warden, environ: Mapping[str, str]) -> ServerProcess:
@@ -109,30 +112,35 @@ class ServerProcess:
             OSError: The command cannot be started.
         """
         assert config.command is not None  # noqa: S101 - a stdio server has one
+        command = [config.command, *config.args]
         env = {**safe_environment(environ), **config.env, "CONDUIT_RUN": warden.token}
-        process = await trio.lowlevel.open_process(
-            [config.command, *config.args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env=env,
-            cwd=config.cwd,
-        )
-        warden.watch(process.pid)
-        server = cls(process, warden)
-        _widen(server.stdout_fd)
-        return server
+
+        def start() -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=env,
+                cwd=config.cwd,
+            )
+            # Here and not in the loop, which may be busy: the daemon may be killed in the very next moment.
+            warden.watch(process.pid)
+            return process
+
+        return cls(await trio.to_thread.run_sync(start), warden)
 
     async def wait(self) -> Exit:
         """Waits until the server itself has ended; others of its session may go on."""
-        return Exit(await self._process.wait())
-
-    @property
-    def exit(self) -> Exit | None:
-        """How it ended; None while it runs."""
-        code = self._process.returncode
-        return None if code is None else Exit(code)
+        async with self._waiting:
+            while self._process.poll() is None:
+                if self._pidfd is None:
+                    await trio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+                else:
+                    await trio.lowlevel.wait_readable(self._pidfd)
+        return Exit(self._process.returncode)
 
     def kill_group(self) -> None:
         """Kills what is left of its process group, the server itself included."""
@@ -141,19 +149,27 @@ class ServerProcess:
     async def close(self) -> None:
         """Ends it: its input is closed, then TERM, then KILL to the group, two seconds apart at most."""
         with trio.CancelScope(shield=True):
-            await self._streams[0].aclose()
+            self._close_pipe(self._pipes[0])
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with trio.move_on_after(_GRACE):
-                    await self._process.wait()
+                    await self.wait()
                 if self._process.returncode is not None:
                     break
                 self._signal(number)
             self.kill_group()
             with trio.move_on_after(_REAP):
-                await self._process.wait()
-            for stream in self._streams[1:]:
-                await stream.aclose()
+                await self.wait()
+            for pipe in self._pipes[1:]:
+                self._close_pipe(pipe)
+            if self._pidfd is not None:
+                trio.lowlevel.notify_closing(self._pidfd)
+                os.close(self._pidfd)
+                self._pidfd = None
             self._warden.forget(self.pid)
+
+    def _close_pipe(self, pipe: IO[bytes]) -> None:
+        trio.lowlevel.notify_closing(pipe.fileno())
+        pipe.close()
 
     def _signal(self, number: signal.Signals) -> None:
         try:

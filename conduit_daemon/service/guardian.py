@@ -2,9 +2,9 @@
 
 The daemon holds the only writing end of a pipe to it. When that closes, by an orderly exit or a SIGKILL, the
 guardian kills what belongs to the run: every process whose environment holds the run's token, and every process
-of a session that a server began. The first finds servers that the daemon was just starting and grandchildren
-that left their session; the second finds those that cleared their environment. It stops when three scans in a
-row found nothing. Where there is no /proc it kills the process groups.
+of a session that one of them or a server began. The first finds servers that the daemon was just starting and
+grandchildren that left their session; the second finds those that cleared their environment. It stops when three
+scans in a row found nothing. Where there is no /proc it kills the process groups.
 
 PR_SET_PDEATHSIG is not used: it follows the thread that forked, and trio's threads end when idle, which would
 kill healthy servers; and it does not reach grandchildren.
@@ -65,7 +65,7 @@ class Guardian:
         )
         self.pid = self._process.pid
         self._tell(f"token {RUN_VARIABLE}={self.token}")
-        for session in self._sessions:
+        for session in tuple(self._sessions):  # a server may be started in a thread meanwhile
             self._tell(f"watch {session}")
         self._bus.emit("guardian.started", level="debug", pid=self.pid)
 
@@ -95,7 +95,7 @@ class Guardian:
                 await process.wait()
 
     def watch(self, session: int) -> None:
-        """A server was started as the leader of this session."""
+        """A server was started as the leader of this session. May be called from the thread that started it."""
         self._sessions.add(session)
         self._tell(f"watch {session}")
 

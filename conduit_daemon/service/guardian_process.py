@@ -11,25 +11,37 @@ PAUSE = 0.02
 PATIENCE = 30.0
 
 
-def belongs(pid: str, token: bytes, sessions: set[int]) -> bool:
-    """Whether a process holds the run's token or is of one of its sessions; a zombie is of neither."""
+def session_of(pid: str) -> int:
+    """The session of a process; 0 for a zombie and for one that has just gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        if fields[0] in (b"Z", b"X"):
-            return False
-        if int(fields[3]) in sessions:
-            return True
+        return 0 if fields[0] in (b"Z", b"X") else int(fields[3])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def holds(pid: str, token: bytes) -> bool:
+    """Whether the environment that a process was started with holds the run's token."""
+    try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return token in file.read().split(b"\0")
-    except (OSError, IndexError, ValueError):
+    except OSError:
         return False  # it has just gone, or is another user's
 
 
 def survivors(token: bytes, sessions: set[int]) -> list[int]:
-    """The processes of the run that still live."""
+    """The processes of the run that still live; the sessions of those that hold the token are added to `sessions`.
+
+    A server begins a session of its own, and nobody can join one from outside: all that is in it is the run's.
+    """
     own = str(os.getpid())
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and pid != own and belongs(pid, token, sessions)]
+    living = {
+        pid: session for pid in os.listdir("/proc") if pid.isdigit() and pid != own and (session := session_of(pid))
+    }
+    holders = {pid for pid in living if holds(pid, token)}
+    sessions |= {living[pid] for pid in holders}
+    return [int(pid) for pid, session in living.items() if pid in holders or session in sessions]
 
 
 def end_run(token: bytes, sessions: set[int]) -> None:

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
-__all__ = ["watch_signals"]
+__all__ = ["Signals", "answer_signals", "caught"]
+
+Signals = AsyncIterator[int]
+"""The signals as they come."""
 
 
-async def watch_signals(
-    stop: Callable[[str], None], reload: Callable[[], Any], *, task_status: Any = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Calls `stop` with the signal's name for TERM and INT, and `reload` for HUP, until cancelled.
+@contextmanager
+def caught() -> Iterator[Signals]:
+    """Catches TERM, INT and HUP from now on, so that one that comes during the start is answered after it."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+        yield received
+
+
+async def answer_signals(signals: Signals, stop: Callable[[str], None], reload: Callable[[], None]) -> None:
+    """Answers signals until cancelled.
 
     Args:
-        stop: May be called again; the second time it means at once.
-        reload: Asks for the configuration to be read again.
-        task_status: Told once the signals are caught.
+        signals: From `caught`.
+        stop: Called with the signal's name for TERM and INT; may be called again, which means at once.
+        reload: Called for HUP.
     """
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        task_status.started()
-        async for number in received:
-            if number == signal.SIGHUP:
-                reload()
-            else:
-                stop(signal.Signals(number).name)
+    async for number in signals:
+        if number == signal.SIGHUP:
+            reload()
+        else:
+            stop(signal.Signals(number).name)

@@ -54,7 +54,7 @@ class Watch(Observer):
         self.listings.append(listing)
         self.relisted.set()
 
-    def on_lost(self) -> None:
+    def on_lost(self, ended: Ended) -> None:
         if self.lost_at is None:
             self.lost_at = trio.current_time()
         self.lost.set()

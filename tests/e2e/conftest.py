@@ -21,6 +21,9 @@ FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
 CONDUIT = Path(sys.executable).with_name("conduit")
 
 
+_LOGS = itertools.count(1)
+
+
 class Rpc:
     """One connection: requests by id, notifications kept."""
 
@@ -81,7 +84,7 @@ class Daemon:
         self.folder = folder
         self.agent = folder / "agent.sock"
         self.control = folder / "control.sock"
-        self.log_path = folder / "log"
+        self.log_path = folder / f"log-{next(_LOGS)}"
         self.config = folder / "conduit.toml"
         self.config.write_text(
             f'[rpc]\nagent_socket = "{self.agent}"\n{rpc}\n[state]\ndirectory = "{folder}/state"\n'
@@ -131,7 +134,7 @@ class Daemon:
         return state
 
     def pid(self, server: str) -> int:
-        pid: int = self.status()["servers"][server]["pid"]
+        pid: int = self.status()["servers"][server].get("pid", 0)
         return pid
 
     def descendants(self) -> set[int]:

@@ -63,15 +63,13 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_a_socket_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "code", "said"), [("in_the_way", 1, "is in the way"), ("x" * 120, 78, "107 bytes")])
+def test_a_socket_that_cannot_be_had_is_one_sentence(tmp_path: Path, name: str, code: int, said: str) -> None:
     (tmp_path / "in_the_way").write_text("")
-    for path, said in ((tmp_path / "in_the_way", "is in the way"), (tmp_path / ("x" * 120), "has 1")):
-        file = tmp_path / "conduit.toml"
-        file.write_text(
-            f'[rpc]\nagent_socket = "{path}"\n[state]\ndirectory = "{tmp_path}/state"\n[log]\nformat = "json"\n'
-        )
-        done = conduit("run", "--config", file, cwd=tmp_path)
-        assert done.returncode == 1
-        assert said in done.stderr
-        assert "daemon.failed" in done.stderr.splitlines()[-1]
-        assert "Traceback" not in done.stderr
+    file = tmp_path / "conduit.toml"
+    state = f'[state]\ndirectory = "{tmp_path}/state"\n[log]\nformat = "json"\n'
+    file.write_text(f'[rpc]\nagent_socket = "{tmp_path / name}"\n{state}')
+    done = conduit("run", "--config", file, cwd=tmp_path)
+    assert done.returncode == code
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from conduit_daemon.clients.connection import Connection as ServerConnection
-from conduit_daemon.clients.connection import Observer, Settings
+from conduit_daemon.clients.connection import Ended, Observer, Settings
 from conduit_daemon.clients.port import Listing, Port, Standing
 from conduit_daemon.clients.session import Negotiated
 from conduit_daemon.config import LimitsConfig, PolicyConfig, PolicyRule, ServerConfig
@@ -49,7 +49,7 @@ class OnPort(Observer):
         self.port.target, self.port.listing = connection, listing
         self.ready.set()
 
-    def on_lost(self) -> None:
+    def on_lost(self, ended: Ended) -> None:
         self.port.target = None
 
 
