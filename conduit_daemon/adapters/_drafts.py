@@ -25,7 +25,8 @@ def _lift(node: Any) -> Any:
     schema = map_children(node, _lift)
     schema.pop("$schema", None)
     if isinstance(schema.get("definitions"), dict):
-        schema["$defs"] = {**schema.pop("definitions"), **schema.get("$defs", {})}
+        newer = schema.get("$defs")
+        schema["$defs"] = {**schema.pop("definitions"), **(newer if isinstance(newer, dict) else {})}
     if schema.get("$recursiveRef") == "#":
         schema.setdefault("$ref", schema.pop("$recursiveRef"))
     _lift_tuple(schema)
@@ -61,12 +62,18 @@ def _lift_dependencies(schema: Schema) -> None:
     dependencies = schema.pop("dependencies", None)
     if not isinstance(dependencies, dict):
         return
+    required: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for name, needed in dependencies.items():
         if isinstance(needed, list | str):
             names = [needed] if isinstance(needed, str) else needed
-            schema.setdefault("dependentRequired", {}).setdefault(name, names)
+            required[name] = names
         else:
-            schema.setdefault("dependentSchemas", {}).setdefault(name, _lift(needed))
+            schemas[name] = _lift(needed)
+    for key, lifted_part in (("dependentRequired", required), ("dependentSchemas", schemas)):
+        newer = schema.get(key)
+        if lifted_part and (newer is None or isinstance(newer, dict)):
+            schema[key] = {**lifted_part, **(newer or {})}
 
 
 def _lift_required(schema: Schema) -> None:

@@ -45,7 +45,7 @@ def clean_schema(schema: Schema, max_chars: int | None = None) -> Schema:
 
     def visit(node: Any) -> Any:
         if not isinstance(node, dict):
-            return node
+            return clean_json(node)
         cleaned: Schema = {}
         for key, value in map_children(node, visit).items():
             if key in _PROSE and isinstance(value, str):
@@ -57,7 +57,7 @@ def clean_schema(schema: Schema, max_chars: int | None = None) -> Schema:
                 for name in value:
                     _refuse_hidden(name, f"a key of {key}")
                 cleaned[key] = value
-            elif key in SCHEMAS or key in LISTS_OF_SCHEMAS:
+            elif key in SCHEMAS or (key in LISTS_OF_SCHEMAS and isinstance(value, list)):
                 cleaned[key] = value
             else:
                 cleaned[clean(key)] = clean_json(value)

@@ -17,7 +17,7 @@ from conduit_daemon.adapters._drafts import lifted
 from conduit_daemon.adapters._folding import fold_root
 from conduit_daemon.adapters._hygiene import clean_schema
 from conduit_daemon.adapters._references import pruned
-from conduit_daemon.adapters._schema import Schema, map_children
+from conduit_daemon.adapters._schema import Schema, Unusable, map_children
 from conduit_daemon.adapters.strict import Fallback, NullPath, StrictForm, strict_form, strip_nulls
 from conduit_daemon.errors import ClientError, ErrorKind, StrictSchemaError
 from conduit_daemon.hub.toolset import Entry, ToolSet
@@ -198,7 +198,12 @@ def _loose(entry: Entry, max_chars: int | None) -> dict[str, Any]:
 
 
 def _strict(entry: Entry, max_chars: int | None) -> StrictForm:
-    return strict_form(clean_schema(lifted(entry.tool.input_schema), max_chars), max_chars)
+    schema = clean_schema(lifted(entry.tool.input_schema), max_chars)
+    try:
+        # The loose form may be valid although this is not: it leaves out what stands at the root.
+        return strict_form(check_valid(schema), max_chars)
+    except Unusable as error:
+        raise Fallback(error.reason) from None
 
 
 def _with_items(node: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -324,3 +325,15 @@ def test_a_call_of_a_strict_tool_loses_its_nulls_and_of_another_keeps_them(make:
     ]
     strict, loose = openai.tool_calls(calls, toolset, api="responses", null_paths=listed.null_paths)
     assert (strict.arguments, loose.arguments) == ({}, {"n": None})  # type: ignore[union-attr]
+
+
+def test_a_reference_inside_what_is_only_told_is_never_fetched(make: Any) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.setblocking(False)
+        ref = f"http://127.0.0.1:{listener.getsockname()[1]}/schema.json"
+        schema = obj({"a": {"type": ["array", "null"], "items": STR, "contains": {"$ref": ref}}})
+        assert strict_of(make, schema) == (None, "invalid_schema")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
