@@ -6,15 +6,28 @@ of ``items``, boolean exclusive bounds, ``dependencies``, ``$recursiveRef``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from conduit_daemon.adapters._schema import Schema, map_children
 
 __all__ = ["lifted"]
 
+_TYPE_OF_ANNOTATION: Final[dict[str, type]] = {
+    "$comment": str,
+    "deprecated": bool,
+    "description": str,
+    "examples": list,
+    "readOnly": bool,
+    "title": str,
+    "writeOnly": bool,
+}
+
 
 def lifted(schema: Schema) -> Schema:
-    """A deep copy of `schema` in draft 2020-12, without ``$schema``."""
+    """A deep copy of `schema` in draft 2020-12, without ``$schema`` and without malformed annotations.
+
+    Keywords that are null count as absent: servers that serialise empty fields send them so.
+    """
     made: Schema = _lift(schema)
     return made
 
@@ -22,8 +35,12 @@ def lifted(schema: Schema) -> Schema:
 def _lift(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
-    schema = map_children(node, _lift)
+    given = {key: value for key, value in node.items() if value is not None or key in {"const", "default"}}
+    schema = map_children(given, _lift)
     schema.pop("$schema", None)
+    for key, kind in _TYPE_OF_ANNOTATION.items():
+        if key in schema and not isinstance(schema[key], kind):
+            del schema[key]
     if isinstance(schema.get("definitions"), dict):
         newer = schema.get("$defs")
         schema["$defs"] = {**schema.pop("definitions"), **(newer if isinstance(newer, dict) else {})}

@@ -49,7 +49,10 @@ def gemini_schema(schema: Schema) -> tuple[Schema, list[str]]:
     merged; the root has no combining keyword, since it always has a type.
     """
     folded, notes = fold_root(schema)
-    made: Schema = _reduced(inlined(folded))
+    try:
+        made: Schema = _reduced(inlined(folded))
+    except RecursionError:  # a chain of some hundred references, too deep once inlined
+        made = _reduced(folded)
     return {**pruned(made), "type": "object"}, notes
 
 

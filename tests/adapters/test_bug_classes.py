@@ -270,6 +270,30 @@ def test_what_stays_invalid_is_dropped(make: Any, schema: Schema) -> None:
         assert [report.reason.split(":")[0] for report in module.dropped(toolset)] == ["invalid_schema"]
 
 
+def test_nulls_and_malformed_annotations_are_no_reason_to_drop(sent: Any) -> None:
+    noted = {"type": "string", "description": None, "title": 5, "enum": None, "format": None, "default": None}
+    made = sent(
+        {
+            "type": "object",
+            "properties": {"p": {**noted, "examples": "x", "deprecated": "yes"}, "q": {"const": None}},
+            "required": None,
+            "additionalProperties": None,
+            "$defs": None,
+        }
+    )
+    assert made.anthropic == {
+        "type": "object",
+        "properties": {"p": {"type": "string", "default": None}, "q": {"const": None}},
+    }
+    assert sent({"type": "object", "properties": None}).openai == {"type": "object", "properties": {}}
+
+
+def test_a_long_chain_of_references_is_kept(sent: Any) -> None:
+    chain = {f"D{n}": {"type": "array", "items": {"$ref": f"#/$defs/D{n + 1}"}} for n in range(400)}
+    made = sent({**of({"$ref": "#/$defs/D0"}), "$defs": {**chain, "D400": STR}})
+    assert len(made.gemini["$defs"]) == len(made.anthropic["$defs"]) == 401
+
+
 @pytest.mark.parametrize("ref", ["https://example.com/x.json", "#/$defs/Missing", "other.json#/a", 7])
 def test_references_to_nowhere_accept_all(make: Any, sent: Any, ref: Any) -> None:
     for schema in sent(of({"$ref": ref, "description": "D"})).all:
