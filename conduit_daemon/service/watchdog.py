@@ -10,6 +10,7 @@ import contextlib
 import math
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import trio
@@ -18,31 +19,52 @@ import supervisors
 from conduit_daemon.messages import GetGate
 from conduit_daemon.service.notify import Notifier
 from conduit_daemon.telemetry.events import EventBus
+from supervisors import ChildSpec
 
-__all__ = ["Probe", "health_line", "hub_answers", "report_health", "rpc_answers", "watch"]
+__all__ = ["Admit", "Probe", "children", "health_line", "hub_answers", "report_health", "rpc_answers", "watch"]
 
 Probe = Callable[[], Awaitable[bool]]
 """Asks a part of the daemon something: whether it answered. May wait for ever; must not raise."""
+
+Admit = Callable[[socket.socket], Awaitable[object]]
+"""Serves a connected, non-blocking socket of an agent, and owns it."""
 
 _STATUS_PAUSE: Final = 2.0
 _PING: Final = b'{"jsonrpc":"2.0","id":"watchdog","method":"ping"}\n'
 _ANSWER: Final = 4096
 
 
-async def watch(notifier: Notifier, probes: Mapping[str, Probe], bus: EventBus) -> None:
-    """Gives signs of life while every probe answers, until cancelled; returns where none is wanted.
+def children(notifier: Notifier, *, admit: Admit, health: Callable[[], str], bus: EventBus) -> list[ChildSpec]:
+    """The tasks that keep the service manager informed: none where there is none, or where it wants no sign of life.
+
+    Args:
+        notifier: Where everything goes.
+        admit: How the RPC takes a connection.
+        health: The daemon's line of health.
+        bus: Told when a part of the daemon does not answer.
+    """
+    specs = []
+    if notifier.active:
+        specs.append(ChildSpec(id="status_line", start=lambda: partial(report_health, notifier, health)))
+    interval = notifier.watchdog_interval
+    if interval is not None:
+        probes = {"hub": hub_answers, "rpc": partial(rpc_answers, admit)}
+        specs.append(ChildSpec(id="watchdog", start=lambda: partial(watch, notifier, interval, probes, bus)))
+    return specs
+
+
+async def watch(notifier: Notifier, interval: float, probes: Mapping[str, Probe], bus: EventBus) -> None:
+    """Gives signs of life while every probe answers, until cancelled.
 
     A sign is due every quarter of the watchdog's interval, and a probe has half of it: a part that answers late once
     costs nothing, one that is silent for the whole interval costs the daemon its life.
 
     Args:
         notifier: Where signs go.
+        interval: The longest time without one that the manager allows, in seconds.
         probes: By the name of the part asked.
         bus: Told as ``daemon.unresponsive`` when a part begins to be silent.
     """
-    interval = notifier.watchdog_interval
-    if interval is None:
-        return
     silent_before: set[str] = set()
     while True:
         silent = await _silent(probes, interval / 2)
@@ -82,14 +104,14 @@ async def hub_answers() -> bool:
     return True
 
 
-async def rpc_answers(admit: Callable[[socket.socket], Awaitable[object]]) -> bool:
+async def rpc_answers(admit: Admit) -> bool:
     """Sends a ping over a connection of its own and waits for the answer.
 
     The connection is a pair of sockets, handed to the RPC as an acceptor hands it one: the daemon's own user need not
     be allowed to connect to its sockets, and a full backlog is not taken for a dead daemon.
 
     Args:
-        admit: Serves a connected, non-blocking socket, and owns it.
+        admit: As an acceptor does it.
     """
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
@@ -104,9 +126,9 @@ async def rpc_answers(admit: Callable[[socket.socket], Awaitable[object]]) -> bo
 
 
 async def report_health(notifier: Notifier, line: Callable[[], str]) -> None:
-    """Keeps systemd's status line as `line` says, until cancelled; returns where nobody would read it."""
+    """Keeps systemd's status line as `line` says, until cancelled."""
     said = None
-    while notifier.active:
+    while True:
         now = line()
         if now != said:
             notifier.status(now)

@@ -17,7 +17,7 @@ import trio.testing
 import supervisors
 from conduit_daemon.messages import GetGate
 from conduit_daemon.service.notify import Notifier
-from conduit_daemon.service.watchdog import health_line, hub_answers, report_health, rpc_answers, watch
+from conduit_daemon.service.watchdog import children, health_line, hub_answers, report_health, rpc_answers, watch
 from conduit_daemon.telemetry.events import EventBus
 from supervisors import Actor, Call, ChildSpec, From
 
@@ -62,7 +62,7 @@ async def answers() -> bool:
 
 
 async def test_a_sign_of_life_is_due_four_times_an_interval(manager: Manager, autojump_clock: Any) -> None:
-    async with running(lambda: watch(manager.notifier, {"hub": answers}, EventBus())):
+    async with running(lambda: watch(manager.notifier, INTERVAL, {"hub": answers}, EventBus())):
         await trio.sleep(0.1)
         assert manager.received() == ["WATCHDOG=1"]
         for _ in range(10):
@@ -82,7 +82,7 @@ async def test_one_silent_part_is_enough_and_is_named_once(manager: Manager, aut
             await trio.sleep_forever()
         return True
 
-    async with running(lambda: watch(manager.notifier, {"hub": wedges, "rpc": answers}, bus)):
+    async with running(lambda: watch(manager.notifier, INTERVAL, {"hub": wedges, "rpc": answers}, bus)):
         await trio.sleep(INTERVAL * 5)
         assert manager.received() == []
         assert [(event.type, event.fields["parts"]) for event in events] == [("daemon.unresponsive", ["hub"])]
@@ -110,18 +110,22 @@ async def test_a_part_that_is_late_once_costs_nothing(manager: Manager, autojump
             await trio.sleep(0.01)
 
     signs[0] = trio.current_time()
-    async with running(lambda: watch(manager.notifier, {"hub": slow}, EventBus()), listen):
+    async with running(lambda: watch(manager.notifier, INTERVAL, {"hub": slow}, EventBus()), listen):
         await trio.sleep(INTERVAL * 20)
     gaps = [after - before for before, after in itertools.pairwise(signs)]
     assert max(gaps) < INTERVAL * 0.8
     assert len(gaps) > 30
 
 
-async def test_no_watchdog_is_no_task(tmp_path: Path) -> None:
-    with trio.fail_after(1):
-        await watch(Notifier(str(tmp_path / "x")), {}, EventBus())
-        await watch(Notifier(None, watchdog=1), {}, EventBus())
-        await report_health(Notifier(None), lambda: "unread")
+def test_only_what_the_manager_wants_is_a_task(tmp_path: Path) -> None:
+    async def admit(sock: socket.socket) -> None: ...
+
+    def ids(notifier: Notifier) -> list[str]:
+        return [spec.id for spec in children(notifier, admit=admit, health=str, bus=EventBus())]
+
+    assert ids(Notifier(None, watchdog=1)) == []
+    assert ids(Notifier(str(tmp_path / "x"))) == ["status_line"]
+    assert ids(Notifier(str(tmp_path / "x"), watchdog=1)) == ["status_line", "watchdog"]
 
 
 class Hub(Actor):
@@ -143,7 +147,7 @@ async def test_a_deadlocked_hub_stops_the_signs(manager: Manager, autojump_clock
     wedged = trio.Event()
     async with supervisors.open_supervisor([ChildSpec(id="hub", start=lambda: Hub(wedged), shutdown=1)], name="root"):
         assert await hub_answers()
-        async with running(lambda: watch(manager.notifier, {"hub": hub_answers}, EventBus())):
+        async with running(lambda: watch(manager.notifier, INTERVAL, {"hub": hub_answers}, EventBus())):
             await trio.sleep(INTERVAL)
             assert manager.received()
             wedged.set()

@@ -1,0 +1,86 @@
+"""The daemon's metrics in place: counted from its bus, read from its parts at a scrape, served where asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Sized
+from functools import partial
+from typing import Any, final
+
+import trio
+
+from conduit_daemon.clients.port import Port
+from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.service.tree import describe
+from conduit_daemon.telemetry.endpoint import serve_endpoint
+from conduit_daemon.telemetry.metrics import Metrics, Readings, ServerReading
+from supervisors import ChildSpec
+
+__all__ = ["Meter"]
+
+
+@final
+class Meter:
+    """Measures the daemon.
+
+    Args:
+        gate: The pipeline's shared parts; what is counted are its bus's events.
+        version: The daemon's version.
+        connections: The open connections to the sockets.
+        root: The name of the supervision tree's root.
+    """
+
+    def __init__(self, gate: Gate, *, version: str, connections: Sized, root: str = "root") -> None:
+        self._gate = gate
+        self._version = version
+        self._connections = connections
+        self._root = root
+        self._metrics = Metrics(gate.bus)
+
+    def children(self, listeners: Sequence[trio.SocketListener] = ()) -> list[ChildSpec]:
+        """The tasks that it needs.
+
+        Args:
+            listeners: Where the metrics are served over HTTP.
+        """
+        specs = [ChildSpec(id="event_loop_lag", start=lambda: self._metrics.measure_lag)]
+        if listeners:
+            specs.append(
+                ChildSpec(id="metrics_endpoint", start=lambda: partial(serve_endpoint, listeners, self.render))
+            )
+        return specs
+
+    async def render(self) -> bytes:
+        """All numbers as they are now, in Prometheus' text format. No message goes to the hub or to a client.
+
+        Raises:
+            NoProcess: The supervision tree does not run.
+        """
+        gate = self._gate
+        return self._metrics.render(
+            Readings(
+                version=self._version,
+                in_flight=len(gate.flights),
+                connections=len(self._connections),
+                servers=tuple(_server(gate, port) for port in gate.ports.values()),
+                mailboxes=dict(_mailboxes(await describe(self._root))),
+            )
+        )
+
+
+def _server(gate: Gate, port: Port) -> ServerReading:
+    slots = gate.server_slots.get(port.server)
+    return ServerReading(
+        server=port.server,
+        state=port.standing.state,
+        in_flight=0 if slots is None else slots.taken,
+        restarts=port.restarts,
+        tools=0 if port.listing is None else len(port.listing.tools),
+    )
+
+
+def _mailboxes(node: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Of the named ones alone: tasks have no mailbox, and there may be hundreds of connections."""
+    if "name" in node and "mailbox" in node:
+        yield node["name"], node["mailbox"]
+    for child in node["children"]:
+        yield from _mailboxes(child)
