@@ -48,7 +48,7 @@ def children(notifier: Notifier, *, admit: Admit, health: Callable[[], str], bus
         specs.append(ChildSpec(id="status_line", start=lambda: partial(report_health, notifier, health)))
     interval = notifier.watchdog_interval
     if interval is not None:
-        probes = {"hub": hub_answers, "rpc": partial(rpc_answers, admit)}
+        probes: dict[str, Probe] = {"hub": hub_answers, "rpc": partial(rpc_answers, admit)}
         specs.append(ChildSpec(id="watchdog", start=lambda: partial(watch, notifier, interval, probes, bus)))
     return specs
 
