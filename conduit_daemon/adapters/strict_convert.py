@@ -92,9 +92,11 @@ class StrictConversion:
             made = self._values(node)
         else:
             names = _types(node)
-            branches = [self._typed(node, name, path) for name in names]
-            nullable_scalar = len(names) == 2 and "null" in names and not _SCALARS.isdisjoint(names)
-            made = _nullable(branches[names.index("null") - 1]) if nullable_scalar else _either(branches)
+            others = [name for name in names if name != "null"]
+            if len(others) == 1 and "null" in names and others[0] in _SCALARS:
+                made = _nullable(self._typed(node, others[0], path))
+            else:
+                made = _either([self._typed(node, name, path) for name in names])
         return self._annotated(made, node)
 
     def _union(self, node: Schema, keyword: str, path: _Path) -> Schema:
