@@ -8,13 +8,14 @@ from typing import Final, Protocol, final
 
 import trio
 
-from conduit_daemon.clients.deadlines import Deadlines
 from conduit_daemon.clients.port import Port
-from conduit_daemon.config.model import LimitsConfig, ServerConfig
+from conduit_daemon.config.model import Config, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Outcome
+from conduit_daemon.pipeline.context import Context
+from conduit_daemon.pipeline.governance import Governance
 from conduit_daemon.pipeline.limits import Slots
 from conduit_daemon.pipeline.policy import Policy
 from conduit_daemon.pipeline.validate import Validators
@@ -29,12 +30,12 @@ _REMEMBERED: Final = 1000
 class Recorder(Protocol):
     """Keeps account of finished calls: the audit."""
 
-    def record(self, outcome: Outcome) -> None:
-        """Notes a finished call; must neither wait nor raise."""
+    def record(self, outcome: Outcome, *, approver: str | None = None) -> None:
+        """Notes a finished call, and who approved or denied it where somebody was asked; neither waits nor raises."""
 
 
 class InFlight(Protocol):
-    """A call on its way; see `pipeline.run.Flight`."""
+    """A call on its way; see `pipeline.flight.Flight`."""
 
     def abort(self, error: ClientError) -> None:
         """Ends it with `error`."""
@@ -48,10 +49,15 @@ class Gate:
         catalogue: What is offered and known, as the hub publishes it.
         policy: The rules in force; None where a single client is used directly and has none.
         ports: The servers' ports by id.
+        governance: Approvals, pins, rates, hooks and named conversations.
         bus: Where events go.
         recorder: The audit; None where it is off.
         validators: The tools' schemas, compiled.
         deadlines: The timer heap of calls that wait or have a time limit of their own.
+        track_taint: Whether a caller's own taint is added to what its calls bring along.
+        max_call_time: Seconds that a call may take at its server, whatever its progress.
+        longest_wait: Seconds for which a call without a time limit of its own waits for a slot or its rate.
+        max_result: Bytes of the largest result that is delivered.
         stopping: Whether new calls are refused because the daemon stops.
         flights: The calls that are on their way.
         total: How many calls have ended.
@@ -67,17 +73,22 @@ class Gate:
         limits: LimitsConfig,
         bus: EventBus,
         recorder: Recorder | None = None,
+        governance: Governance | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.policy = policy
         self.ports = ports
         self.bus = bus
         self.recorder = recorder
-        self.deadlines = Deadlines()
+        self.governance = governance or Governance(None, bus)
+        self.deadlines = self.governance.deadlines
         self.validators = Validators()
         self.slots = Slots(limits.max_in_flight)
         self.server_slots: dict[str, Slots] = {}
         self.max_call_time = limits.max_call_time
+        self.longest_wait = limits.call_timeout
+        self.max_result = limits.max_result
+        self.track_taint = True
         self.stopping = False
         self.flights: set[InFlight] = set()
         self._quiet: trio.Event | None = None
@@ -103,6 +114,16 @@ class Gate:
             self._quiet = trio.Event()
             await self._quiet.wait()
 
+    def configure(self, config: Config) -> None:
+        """Takes over a configuration's limits and the governing parts' settings: they hold for the next call."""
+        limits = config.limits
+        self.slots.resize(limits.max_in_flight)
+        self.max_call_time = limits.max_call_time
+        self.longest_wait = limits.call_timeout
+        self.max_result = limits.max_result
+        self.track_taint = config.policy.track_taint
+        self.governance.configure(config)
+
     def configure_server(self, server: str, config: ServerConfig) -> None:
         """Sets how many calls run on a server at a time."""
         slots = self.server_slots.get(server)
@@ -122,21 +143,3 @@ class Gate:
         """The toolset of this id, if it is today's or remembered."""
         offered = self.catalogue.current.offered
         return offered if offered.id == toolset_id else self._remembered.get(toolset_id)
-
-
-@final
-class Context:
-    """The pipeline as one caller sees it: the gate, and the caller's own taint.
-
-    Attributes:
-        gate: The shared parts.
-        taint: Ids of the servers whose results were delivered to this caller.
-        track_taint: Whether that is added to what a call brings along.
-    """
-
-    __slots__ = ("gate", "taint", "track_taint")
-
-    def __init__(self, gate: Gate, *, track_taint: bool = True) -> None:
-        self.gate = gate
-        self.taint: frozenset[str] = frozenset()
-        self.track_taint = track_taint

@@ -51,7 +51,7 @@ class ArgumentValidator:
                 self.invalid_schema = None
                 return
 
-    def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
+    def problems(self, arguments: Any) -> tuple[Problem, ...]:
         """Where `arguments` do not fit; empty where they do. They must not be nested too deeply (``too_deep``)."""
         if self._validator is None:
             return ()
@@ -73,7 +73,10 @@ class Validators:
 
     def validator_for(self, tool: Tool) -> ArgumentValidator:
         """The validator of the tool's own schema."""
-        schema = tool.input_schema
+        return self.for_schema(tool.input_schema)
+
+    def for_schema(self, schema: dict[str, Any]) -> ArgumentValidator:
+        """The validator of a schema."""
         # The schema is kept beside its validator, so that its id stays its own.
         kept = self._by_schema.get(id(schema))
         if kept is not None:

@@ -101,7 +101,7 @@ class RpcServer:
         connection = Connection(
             sock,
             self.methods,
-            context=Context(self._gate, track_taint=config.policy.track_taint),
+            context=Context(self._gate),
             principal=principal,
             control=control,
             bus=bus,

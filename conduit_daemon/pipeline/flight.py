@@ -1,0 +1,401 @@
+"""The way of one call: resolve, validate, decide, ask, hooks, limits, send, hooks, account.
+
+All of it happens at once where no stage must wait, in the task of whoever calls, which goes on while the server
+works. The answer comes back as a function call from the task that reads the server. A call that must wait (for a
+person, its rate, a slot, a hook that takes its time) is parked, and called back by whoever it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, final
+
+import msgspec
+import trio
+
+from conduit_daemon.clients.deadlines import Deadline
+from conduit_daemon.clients.dispatcher import OnProgress
+from conduit_daemon.clients.port import Running
+from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.toolset import Entry
+from conduit_daemon.model import Call, Decided, Outcome
+from conduit_daemon.pipeline import progress
+from conduit_daemon.pipeline.account import account, defect, inspected, outcome_of
+from conduit_daemon.pipeline.approvals import Answer
+from conduit_daemon.pipeline.consent import Consent
+from conduit_daemon.pipeline.context import Context
+from conduit_daemon.pipeline.decide import decide
+from conduit_daemon.pipeline.limits import Slots
+from conduit_daemon.pipeline.policy import Decision, Policy
+from conduit_daemon.pipeline.rate import Token
+from conduit_daemon.pipeline.refusal import (
+    denied_by_rule,
+    denied_by_somebody,
+    nobody_to_ask,
+    not_answered,
+    waited_too_long,
+)
+from conduit_daemon.pipeline.remembered import Binding
+from conduit_daemon.pipeline.resolve import resolve
+from conduit_daemon.pipeline.validate import check_arguments
+
+__all__ = ["Flight", "OnOutcome"]
+
+OnOutcome = Callable[[Outcome], None]
+"""Called exactly once for each call started."""
+
+
+class _Parked(msgspec.Struct, frozen=True):
+    """What a call waits for, and how it stops waiting."""
+
+    what: Literal["approval", "rate", "slot", "hook"]
+    leave: Callable[[], None]
+
+
+@final
+class Flight:
+    """A call on its way."""
+
+    __slots__ = (
+        "_began",
+        "_consent",
+        "_context",
+        "_deadline",
+        "_decision",
+        "_entry",
+        "_held",
+        "_hooked",
+        "_on_outcome",
+        "_on_progress",
+        "_parked",
+        "_rule",
+        "_running",
+        "_sent",
+        "call",
+        "done",
+    )
+
+    def __init__(self, call: Call, context: Context, on_outcome: OnOutcome, on_progress: OnProgress | None) -> None:
+        self.call = call
+        self.done = False
+        self._context = context
+        self._on_outcome = on_outcome
+        self._on_progress = on_progress
+        self._began = trio.current_time()
+        self._entry: Entry | None = None
+        self._decision: Decided = "none"
+        self._rule: str | None = None
+        self._consent: Consent | None = None
+        self._hooked = False
+        self._held: tuple[Slots, ...] = ()
+        self._parked: _Parked | None = None
+        self._deadline: Deadline | None = None
+        self._running: Running | None = None
+        self._sent = False
+
+    def take_off(self) -> None:
+        """Takes the call as far as it goes without waiting."""
+        gate = self._context.gate
+        gate.flights.add(self)
+        if self.call.timeout is not None:
+            self._deadline = gate.deadlines.add(self._began + self.call.timeout, self._expire)
+        self._go(self._examine)
+
+    def cancel(self, why: str = "its caller has gone") -> None:
+        """Ends the call as ``cancelled``; its server is told. Harmless after its end."""
+        if not self.done:
+            self.abort(ClientError("cancelled", f"The call was cancelled: {why}.", outcome="outcome_unknown"))
+
+    def abort(self, error: ClientError) -> None:
+        """Ends the call with `error`, whose outcome becomes ``not_sent`` where the server never saw it."""
+        if self._running is not None:
+            self._running.cancel(error)
+            return
+        if not self._sent:
+            error.outcome = "not_sent"
+        if self._parked is not None:
+            leave = self._parked.leave
+            self._parked = None
+            leave()
+        self._end(None, False, error)
+
+    def _go(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except ClientError as error:
+            self._end(None, False, error)
+        except Exception as error:  # noqa: BLE001 - a defect of a stage fails this call, and nothing else
+            self._fail(error)
+
+    # ---- what is called, with what, and whether it may be
+
+    def _examine(self) -> None:
+        call, gate = self.call, self._context.gate
+        if gate.stopping:
+            raise ClientError("shutting_down", "The daemon is stopping; try again when it is back.", retry_after=1.0)
+        try:
+            entry = self._entry = resolve(call, gate)
+        except ClientError as error:
+            if error.data.pop("filtered", False):
+                self._decision = "filtered"
+            raise
+        pins = gate.governance.pins
+        if entry.server_id in pins.servers:
+            self._decision, self._rule = "deny", "pin"
+            pins.check(entry)
+            self._rule = None
+        self._decision = "invalid"
+        check_arguments(entry, call.arguments, gate.validators)
+        self._decision = "none"
+        if gate.policy is None:
+            self._prepare()
+        else:
+            self._decide(entry, gate.policy.current)
+
+    def _decide(self, entry: Entry, policy: Policy) -> None:
+        decision = decide(policy, self.call, entry, self._taint(), self._context.gate.bus)
+        self._rule = decision.rule
+        if decision.effect == "allow":
+            self._decision = "allow"
+            self._prepare()
+        elif decision.effect == "deny":
+            self._deny(denied_by_rule(entry, decision.rule, decision.reason))
+        else:
+            self._need_consent(entry, decision, policy.digest)
+
+    def _taint(self) -> frozenset[str]:
+        context = self._context
+        if not context.track_taint:
+            return self.call.taint
+        return context.taint | self.call.taint if self.call.taint else context.taint
+
+    def _deny(self, error: ClientError) -> None:
+        self._decision = "deny"
+        self._context.gate.bus.emit(
+            "policy.denied",
+            level="warning",
+            server=error.server,
+            tool=error.tool,
+            call=self.call.id,
+            principal=self.call.principal.name,
+            rule=self._rule,
+        )
+        raise error
+
+    # ---- asking people
+
+    def _need_consent(self, entry: Entry, decision: Decision, policy: str) -> None:
+        consent = self._consent = self._consent or Consent(self._context.gate.governance)
+        if consent.given and self._hooked:  # what the operator's own hooks make of an approved call is approved
+            self._decision = "approve"
+            self._prepare()
+            return
+        binding = consent.bind(self.call, entry, decision, policy)
+        answer = consent.recall(binding)
+        if answer is not None:
+            self._take_answer(consent, answer, binding)
+            self._prepare()
+            return
+        if not consent.somebody:
+            self._deny(nobody_to_ask(entry, decision.rule, decision.reason))
+        consent.ask(self.call, entry, decision, binding, self._taint(), partial(self._answered, consent, binding))
+        if consent.waits:
+            self._parked = _Parked("approval", consent.withdraw)
+            if self._on_progress is not None:
+                consent.tell_waiting(self._on_progress)
+
+    def _answered(self, consent: Consent, binding: Binding, answer: Answer | None) -> None:
+        if self._parked is not None:
+            self._parked = None
+            if self._on_progress is not None:
+                self._on_progress = progress.resumed(self._on_progress, trio.current_time() - consent.begun)
+
+        def go_on() -> None:
+            if answer is None:
+                self._decision = "deny"
+                raise consent.unanswered()
+            self._take_answer(consent, answer, binding)
+            # All of it again: while it waited, the tool or the policy may have become others.
+            self._examine()
+
+        self._go(go_on)
+
+    def _take_answer(self, consent: Consent, answer: Answer, binding: Binding) -> None:
+        assert self._entry is not None  # noqa: S101 - it was asked about
+        consent.accept(answer, binding)
+        if answer.decision == "deny":
+            approval = consent.pending.question.id if consent.pending is not None else None
+            self._deny(denied_by_somebody(self._entry, binding.rule, answer, approval))
+        self._decision = "approve"
+
+    # ---- hooks and limits before the call
+
+    def _prepare(self) -> None:
+        governance = self._context.gate.governance
+        if not governance.hooks.before or self._hooked:
+            self._limit()
+            return
+        cancel = governance.background.start(governance.hooks.run_before(self.call), self._hooks_agreed)
+        if cancel is not None:
+            self._park("hook", cancel)
+
+    def _hooks_agreed(self, call: Call | None, error: Exception | None) -> None:
+        self._unpark()
+
+        def go_on() -> None:
+            if error is not None:
+                if isinstance(error, ClientError) and self._entry is not None:
+                    self._decision, self._rule = "deny", error.data.get("rule")
+                raise error
+            assert call is not None  # noqa: S101 - a call or an error
+            self._hooked = True
+            if call is self.call:
+                self._limit()
+            else:
+                self.call = call
+                self._examine()
+
+        self._go(go_on)
+
+    def _limit(self) -> None:
+        entry, gate = self._entry, self._context.gate
+        assert entry is not None  # noqa: S101 - _examine resolved it or raised
+        rates = gate.governance.rates
+        if rates.limit_of(entry.server_id) is None:
+            self._board()
+            return
+        now = trio.current_time()
+        end = now + gate.longest_wait if self._deadline is None else self._deadline.at
+        token = rates.reserve(self.call.principal.name, entry, now, end - now)
+        if not token.wait:
+            self._board()
+            return
+        due = gate.deadlines.add(now + token.wait, self._due)
+        self._park("rate", partial(self._leave_queue, due, token))
+
+    def _leave_queue(self, due: Deadline, token: Token) -> None:
+        gate = self._context.gate
+        gate.deadlines.cancel(due)
+        gate.governance.rates.give_back(token)
+
+    def _due(self) -> None:
+        self._unpark()
+        self._go(self._board)
+
+    def _board(self) -> None:
+        assert self._entry is not None  # noqa: S101 - _examine resolved it or raised
+        gate = self._context.gate
+        slots = gate.server_slots.get(self._entry.server_id)
+        for place in (slots, gate.slots):
+            if place is None or place in self._held:
+                continue
+            waiting = place.take(partial(self._given, place))
+            if waiting is not None:
+                self._park("slot", partial(place.leave, waiting))
+                return
+            self._held = (*self._held, place)
+        self._send()
+
+    def _given(self, place: Slots) -> None:
+        self._unpark()
+        self._held = (*self._held, place)
+        self._go(self._board)
+
+    def _park(self, what: Literal["rate", "slot", "hook"], leave: Callable[[], None]) -> None:
+        self._parked = _Parked(what, leave)
+        if self._deadline is None:
+            gate = self._context.gate
+            self._deadline = gate.deadlines.add(trio.current_time() + gate.longest_wait, self._expire)
+
+    def _unpark(self) -> None:
+        self._parked = None
+        if self.call.timeout is None and self._deadline is not None:
+            self._context.gate.deadlines.cancel(self._deadline)
+            self._deadline = None
+
+    # ---- the call
+
+    def _send(self) -> None:
+        entry, gate, call = self._entry, self._context.gate, self.call
+        assert entry is not None  # noqa: S101 - as above
+        if entry.server_id in gate.governance.pins.servers:
+            gate.governance.pins.use(entry)
+        port = gate.ports.get(entry.server_id)
+        if port is None:
+            raise ClientError("unavailable", f"Server {entry.server_id} was removed while the call waited.")
+        total = gate.max_call_time
+        if call.timeout is not None:
+            total = min(total, call.timeout - (trio.current_time() - self._began))
+        self._running = port.begin(
+            entry.tool.name, call.arguments, self._arrive, meta=call.meta, total=total, on_progress=self._on_progress
+        )
+        self._sent = True
+
+    def _arrive(self, result: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> None:
+        self._running = None
+        governance = self._context.gate.governance
+        if not governance.hooks.after or (error is not None and error.kind in {"cancelled", "shutting_down"}):
+            self._end(result, is_error, error)
+            return
+        outcome = self._outcome(result, is_error, error)
+        cancel = governance.background.start(governance.hooks.run_after(self.call, outcome), self._hooks_done)
+        if cancel is not None:
+            self._park("hook", cancel)
+
+    def _hooks_done(self, outcome: Outcome | None, error: Exception | None) -> None:
+        self._unpark()
+        if error is not None:
+            self._fail(error)
+            return
+        assert outcome is not None  # noqa: S101 - an outcome or an error
+        self._land(outcome)
+
+    # ---- its end
+
+    def _expire(self) -> None:
+        waited = trio.current_time() - self._began
+        what = None if self._parked is None else self._parked.what
+        if what is None or what == "hook":
+            self.abort(not_answered(waited, sent=self._sent, hook=what == "hook"))
+        elif what == "approval" and self._consent is not None:
+            self._decision = "deny"
+            self.abort(self._consent.unanswered())
+        else:
+            self.abort(waited_too_long(waited))
+
+    def _fail(self, error: Exception) -> None:
+        self._end(None, False, defect(error, self.call, self._context.gate.bus, sent=self._sent))
+
+    def _end(self, result: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> None:
+        self._land(self._outcome(result, is_error, error))
+
+    def _outcome(self, result: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> Outcome:
+        return outcome_of(
+            self.call,
+            self._entry,
+            result,
+            error,
+            is_error=is_error,
+            decision=self._decision,
+            rule=self._rule,
+            duration=trio.current_time() - self._began,
+        )
+
+    def _land(self, outcome: Outcome) -> None:
+        if self.done:
+            return
+        self.done = True
+        gate, entry = self._context.gate, self._entry
+        if self._deadline is not None:
+            gate.deadlines.cancel(self._deadline)
+        if entry is not None:
+            outcome = inspected(outcome, entry, gate)
+            port = gate.ports.get(entry.server_id)
+            if port is not None and (self._held or outcome.error is None):
+                port.note(outcome.duration, outcome.kind == "ok")
+        gate.landed(self)
+        account(outcome, self._context, None if self._consent is None else self._consent.approver)
+        self._on_outcome(outcome)
+        for place in self._held:  # last: whoever gets the slot starts before this returns
+            place.give_back()

@@ -1,0 +1,132 @@
+"""What must survive a restart: one small file, read once, written whole and in the background."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Generic, TypeVar, final
+
+import msgspec
+import trio
+
+from conduit_daemon.telemetry.events import EventBus
+
+__all__ = ["StateFile"]
+
+T = TypeVar("T")
+
+_RETRY: Final = 5.0
+_LAST_WRITE: Final = 2.0
+
+
+@final
+class StateFile(Generic[T]):
+    """A file that holds one value as JSON.
+
+    It is replaced by a rename, so that whatever ends the daemon leaves the old or the new one. Where it cannot be
+    written the value stays in memory, an event says so, and it is tried again.
+
+    Args:
+        path: Where it is; None keeps nothing.
+        kind: The value's type.
+        bus: Where ``state.unsaved`` and ``state.damaged`` go.
+    """
+
+    def __init__(self, path: Path | None, kind: type[T], bus: EventBus) -> None:
+        self._path = path
+        self._decoder = msgspec.json.Decoder(kind)
+        self._bus = bus
+        self._make: Callable[[], T] | None = None
+        self._changed = trio.Event()
+        self._settled = trio.Event()
+        self._failing = False
+
+    def load(self) -> T | None:
+        """The value kept; None where there is none. A damaged file is moved aside and said to be."""
+        if self._path is None:
+            return None
+        try:
+            return self._decoder.decode(self._path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            aside = self._path.with_name(f"{self._path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
+            with suppress(OSError):
+                self._path.rename(aside)
+            self._bus.emit("state.damaged", level="error", file=self._path.name, reason=str(error), moved_to=aside.name)
+            return None
+
+    def save(self, make: Callable[[], T]) -> None:
+        """Has the value that `make` returns written soon; `make` is called in the event loop."""
+        if self._path is None:
+            return
+        self._make = make
+        self._changed.set()
+
+    async def saved(self, patience: float = 2.0) -> bool:
+        """Waits until all that is to be saved is, `patience` seconds at most; tells whether it is."""
+        until = trio.current_time() + patience
+        with trio.move_on_at(until):
+            while self._make is not None and not self._failing:
+                await self._settled.wait()
+        return self._make is None
+
+    async def run(self) -> None:
+        """Writes what is to be saved, until cancelled; then what is left."""
+        try:
+            while True:
+                if self._make is None:
+                    self._changed = trio.Event()
+                    await self._changed.wait()
+                if self._failing:
+                    await trio.sleep(_RETRY)
+                await self._write()
+        finally:
+            with trio.move_on_after(_LAST_WRITE, shield=True):
+                await self._write(abandon=True)
+
+    async def _write(self, *, abandon: bool = False) -> None:
+        make, path = self._make, self._path
+        if make is None or path is None:
+            return
+        data = msgspec.json.encode(make())
+        self._make = None
+        try:
+            await trio.to_thread.run_sync(_replace, path, data, abandon_on_cancel=abandon)
+        except OSError as error:
+            if self._make is None:
+                self._make = make
+            if not self._failing:
+                self._failing = True
+                self._bus.emit("state.unsaved", level="error", file=path.name, reason=error.strerror or str(error))
+        except trio.Cancelled:
+            if self._make is None:
+                self._make = make
+            raise
+        else:
+            self._failing = False
+        settled, self._settled = self._settled, trio.Event()
+        settled.set()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.new")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    beside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
