@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
     "command",
     [
         ["ruff", "check", "."],
-        ["ruff", "format", "--check", "."],
+        ["ruff", "format", "--check", "conduit_daemon", "supervisors", "tests"],
         ["mypy"],
         ["lint-imports"],
     ],

@@ -190,7 +190,8 @@ class _Shapes:
         try:
             result = outcome.tool_result()
             if options.shape is not None:
-                result = shape(result, max_text=options.max_text, structured=options.structured or "auto")
+                default: Structured = "prefer" if options.provider == "gemini" else "auto"
+                result = shape(result, max_text=options.max_text, structured=options.structured or default)
         except ClientError as error:
             result = error
         more: dict[str, Any] = {} if options.structured is None else {"structured": options.structured}

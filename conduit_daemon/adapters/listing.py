@@ -6,11 +6,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from conduit_daemon.adapters import anthropic, gemini, openai
+from conduit_daemon.adapters import anthropic, gemini, openai, plain
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Dropped
-from conduit_daemon.text.hygiene import clean_description
 
 __all__ = ["Api", "Listing", "ListingOptions", "Provider", "plain_listing", "render"]
 
@@ -74,8 +73,8 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
     chars = options.max_description_chars
     match options.provider:
         case None:
-            tools = [plain_tool(entry.tool.to_wire(entry.exposed), chars) for entry in toolset]
-            return Listing(tools=tools, toolset=toolset)
+            tools, dropped = plain.convert(toolset, max_description_chars=chars)
+            return Listing(tools=tools, toolset=toolset, dropped=dropped)
         case "anthropic":
             tools, dropped = anthropic.convert(
                 toolset, cache_control=options.cache_control, max_description_chars=chars
@@ -102,14 +101,6 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
                 dropped=listed.dropped,
                 warnings=warnings,
             )
-
-
-def plain_tool(wire: dict[str, Any], max_chars: int | None = None) -> dict[str, Any]:
-    """A tools/list entry with its texts made fit for a model; unknown fields are passed on."""
-    for key in ("title", "description"):
-        if isinstance(wire.get(key), str):
-            wire[key] = clean_description(wire[key], max_chars)
-    return wire
 
 
 def plain_listing(toolset: ToolSet) -> msgspec.Raw:
