@@ -33,7 +33,6 @@ from supervisors import (
     events,
     open_supervisor,
     restart_child,
-    self_ref,
     start_child,
     sys,
     terminate_child,

@@ -363,8 +363,8 @@ async def test_rule_10_any_significant(
             await stage.end("a", reason)
             await trio.sleep(1)
             body_ended = True
-    except SupervisorExit as error:
-        assert error.reason == Shutdown()
+    except SupervisorExit:
+        pass
     assert body_ended is not ends
     assert stage.ended()[-1] == "b"
 

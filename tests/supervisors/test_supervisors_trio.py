@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -264,10 +266,8 @@ async def test_a_message_is_not_begun_after_the_kill(stage: Any) -> None:
 
 async def test_a_handler_that_swallows_its_cancellation_is_still_ended(stage: Any) -> None:
     async def swallow(_: Any) -> None:
-        try:
+        with suppress(trio.Cancelled):
             await trio.sleep_forever()
-        except trio.Cancelled:
-            pass
 
     async with open_supervisor([stage.spec("a", restart="temporary")]):
         ref = whereis("a")
@@ -378,8 +378,6 @@ async def test_rule_32_administration_works_from_any_task(stage: Any) -> None:
 
 
 async def test_a_childs_context_is_its_supervisors_not_its_starters(stage: Any) -> None:
-    from contextvars import ContextVar
-
     variable: ContextVar[str] = ContextVar("variable", default="nobody")
     got = []
     stage.script["b"].init = lambda _: got.append(variable.get())
