@@ -29,6 +29,7 @@ deaf_to_term    ignores EOF and TERM
 grandchild      starts a child that keeps its stdout open
 detached=FILE   starts a grandchild in a session of its own and writes its pid to FILE
 cleared=FILE    as detached, with an empty environment (in its server's session)
+free_form       lists a tool whose arguments are any object
 malformed_tool  lists a tool without a schema among good ones
 pages=N         lists its tools over N pages
 circle          a cursor that never advances
@@ -94,6 +95,8 @@ def listed() -> list[Any]:
         {"name": f"tool_{i}", "description": f"Number {i}.", "inputSchema": schema(value="string")}
         for i in range(int(BEHAVIOURS.get("tools") or 0))
     ]
+    if "free_form" in BEHAVIOURS:
+        tools.append({"name": "free", "inputSchema": {"type": "object"}})
     if "malformed_tool" in BEHAVIOURS:
         tools[1:1] = [{"name": "broken"}, 7]
     if "late_tool" in BEHAVIOURS:
