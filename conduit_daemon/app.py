@@ -2,6 +2,7 @@
 
     root                         one_for_one
     ├─ audit                     one writer thread, SQLite
+    ├─ approvals                 pending questions, remembered decisions, and what else of calls must wait or be kept
     ├─ clients                   DynamicSupervisor, each child with a Backoff
     │  ├─ client:files           one actor per MCP server
     │  └─ client:search
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -36,9 +38,12 @@ from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.messages import ClientChanged
 from conduit_daemon.pipeline.audit import Audit
 from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.pipeline.governance import Governance
+from conduit_daemon.pipeline.hooks import load_hooks
 from conduit_daemon.pipeline.policy import compile_policy
 from conduit_daemon.published import Published
 from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.governance import GovernanceMethods
 from conduit_daemon.rpc.listener import Listener, open_listener
 from conduit_daemon.rpc.methods import Methods
 from conduit_daemon.rpc.server import RpcServer
@@ -78,7 +83,8 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> int:
         for warning in loaded.warnings:
             bus.emit("config.warning", level="warning", reason=warning)
         try:
-            await Daemon(config, bus, masker, environ).run()
+            folder = None if loaded.path is None else loaded.path.parent
+            await Daemon(config, bus, masker, environ, folder).run()
         except DaemonError as error:
             bus.emit("daemon.failed", level="error", reason=str(error))
             return 1
@@ -97,9 +103,20 @@ class Daemon:
         bus: Where events go.
         masker: Masks secrets in what servers write.
         environ: Where default places are looked up.
+        folder: The configuration's folder, where hooks are looked for too.
+
+    Raises:
+        DaemonError: A hook cannot be loaded.
     """
 
-    def __init__(self, config: Config, bus: EventBus, masker: Masker, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        bus: EventBus,
+        masker: Masker,
+        environ: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> None:
         self._environ = environ
         self._bus = bus
         self._masker = masker
@@ -113,6 +130,8 @@ class Daemon:
         self._policy = Published(compile_policy(config.policy, frozenset(_trusted(config))))
         self._timelines = {server: new_timeline() for server in config.servers}
         self._audit = Audit(self._state, config.audit, bus, masker)
+        self._governance = Governance(self._state, bus, hooks=load_hooks(config.hooks, folder))
+        self._governance.pins.on_change = _tell_hub
         self._guardian = Guardian(bus)
         self._connections: set[Connection] = set()
         enabled = [server for server, wanted in config.servers.items() if wanted.enabled]
@@ -123,7 +142,9 @@ class Daemon:
             limits=config.limits,
             bus=bus,
             recorder=self._audit,
+            governance=self._governance,
         )
+        self._gate.configure(config)
         for server in enabled:
             self._gate.configure_server(server, config.servers[server])
 
@@ -137,6 +158,7 @@ class Daemon:
         async with AsyncExitStack() as stack:
             signals = stack.enter_context(caught())
             stack.enter_context(locked(self._state))
+            self._governance.load()
             listeners = self._listen(stack)
             stack.push_async_callback(self._guardian.close)
             await self._guardian.start()
@@ -189,9 +211,11 @@ class Daemon:
             stop=lambda: self.stop("conduit/shutdown"),
             connections=self._connections,
             tree=lambda: describe("root"),
+            more=GovernanceMethods(self._gate, self._config, self._audit, self._connections).handlers,
         )
         return [
             ChildSpec(id="audit", start=lambda: self._audit.run),
+            ChildSpec(id="approvals", start=lambda: self._governance.run),
             ChildSpec(id="clients", start=lambda: DynamicSupervisor(name="clients"), type="supervisor"),
             ChildSpec(id="hub", start=self._hub),
             ChildSpec(id="rpc", start=rpc.supervisor, type="supervisor"),
@@ -199,7 +223,15 @@ class Daemon:
         ]
 
     def _hub(self) -> Hub:
-        return Hub(self._config, self._gate.ports, self._catalogue, self._announced, self._gate, self._bus)
+        return Hub(
+            self._config,
+            self._gate.ports,
+            self._catalogue,
+            self._announced,
+            self._gate,
+            self._bus,
+            self._governance.pins.withheld,
+        )
 
     def _service(self, signals: Signals) -> Supervisor:
         async def answer() -> None:

@@ -6,7 +6,7 @@ from the servers' ports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 import msgspec
@@ -17,9 +17,9 @@ from conduit_daemon.config.model import Config
 from conduit_daemon.hub.catalogue import Catalogue, Missing
 from conduit_daemon.hub.filtering import filtered
 from conduit_daemon.hub.naming import build
-from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.hub.toolset import Entry, ToolSet
 from conduit_daemon.messages import ClientChanged, GetGate
-from conduit_daemon.model import Tool
+from conduit_daemon.model import Dropped, Tool
 from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import EventBus
 from supervisors import Actor, From
@@ -45,6 +45,7 @@ class Hub(Actor):
         announced: The toolset last announced as ``hub.toolset_changed``; watchers tell MCP hosts.
         gate: The pipeline over this hub's tools, given to callers inside the process who ask for it.
         bus: Where events go.
+        withheld: Tells why a tool that could be offered is not to be; None where it may.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Hub(Actor):
         announced: Published[ToolSet],
         gate: object,
         bus: EventBus,
+        withheld: Callable[[Entry], Dropped | None] = lambda entry: None,
     ) -> None:
         self.name = "hub"
         self._config = config
@@ -63,6 +65,7 @@ class Hub(Actor):
         self._announced = announced
         self._gate = gate
         self._bus = bus
+        self._withheld = withheld
         self._built_from: list[tuple[str, Listing]] = []
         self._built_for: Config | None = None
         self._announcing = False
@@ -102,7 +105,7 @@ class Hub(Actor):
         else:
             known, hidden = before.known, before.filtered
         ready = {server for server, port in self._ports.items() if port.standing.state == "ready"}
-        offered = known.only(lambda entry: entry.server_id in ready)
+        offered = self._offered(known, ready)
         self._catalogue.publish(
             Catalogue(
                 offered=before.offered if offered.id == before.offered.id else offered,
@@ -117,6 +120,13 @@ class Hub(Actor):
         if offered.id != self._announced.current.id and not self._announcing:
             self._announcing = True
             supervisors.send_after(supervisors.self_ref(), _Announce(), _DEBOUNCE)
+
+    def _offered(self, known: ToolSet, ready: set[str]) -> ToolSet:
+        withheld = {entry.exposed: why for entry in known if (why := self._withheld(entry)) is not None}
+        offered = known.only(lambda entry: entry.server_id in ready and entry.exposed not in withheld)
+        if not withheld:
+            return offered
+        return ToolSet.of(offered.entries, (*offered.dropped, *withheld.values()), offered.warnings)
 
     def _missing(self, config: Config) -> list[Missing]:
         missing = []

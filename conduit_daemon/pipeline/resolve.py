@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 
 from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.naming import exposed_name
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.model import Call
 from conduit_daemon.pipeline.gate import Gate
 
-__all__ = ["resolve", "unknown_toolset"]
+__all__ = ["resolve", "unknown_tool", "unknown_toolset"]
 
 
 def resolve(call: Call, gate: Gate) -> Entry:
@@ -37,8 +38,13 @@ def resolve(call: Call, gate: Gate) -> Entry:
             if (entry.server_id, entry.tool.name) not in catalogue.filtered and entry.server_id in gate.ports:
                 return entry
             raise _unknown(call.name, (), filtered=True)
-    near = difflib.get_close_matches(call.name, [entry.exposed for entry in catalogue.offered], 1)
-    raise _unknown(call.name, near, filtered=_is_filtered(call.name, catalogue.filtered))
+    raise unknown_tool(call.name, catalogue)
+
+
+def unknown_tool(name: str, catalogue: Catalogue) -> ClientError:
+    """The error of a name that no tool has, with the nearest one that is offered."""
+    near = difflib.get_close_matches(name, [entry.exposed for entry in catalogue.offered], 1)
+    return _unknown(name, near, filtered=_is_filtered(name, catalogue.filtered))
 
 
 def unknown_toolset(toolset_id: str) -> ClientError:

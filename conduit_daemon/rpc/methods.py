@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, final
 
@@ -17,8 +17,8 @@ from conduit_daemon.errors import ClientError, StrictSchemaError
 from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
-from conduit_daemon.model import Call
-from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.model import Call, Principal
+from conduit_daemon.pipeline.gate import Context, Gate
 from conduit_daemon.pipeline.resolve import unknown_toolset
 from conduit_daemon.pipeline.run import OnProgress, run
 from conduit_daemon.pipeline.shape import shape
@@ -46,6 +46,7 @@ class Methods:
         stop: Asks the daemon to stop.
         connections: All connections that are open.
         tree: The root of the supervision tree; None until it stands.
+        more: Further methods of the control socket.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Methods:
         stop: Callable[[], None],
         connections: set[Connection],
         tree: Callable[[], Awaitable[dict[str, Any]]],
+        more: Mapping[str, Handler] | None = None,
     ) -> None:
         self._gate = gate
         self._config = config
@@ -79,6 +81,7 @@ class Methods:
             "conduit/servers/stop": self._stop_server,
             "conduit/servers/explain": self._explain,
             "conduit/shutdown": self._shutdown,
+            **(more or {}),
         }
 
     def start(self, connection: Connection, request: Request) -> Handler | None:
@@ -184,9 +187,10 @@ class Methods:
             taint=frozenset(params.taint),
             meta=params.meta,
         )
+        principal = connection.principal.narrowed(params.principal)
         return await adapters.execute(
-            connection.context,
-            connection.principal.narrowed(params.principal),
+            self._context(connection, principal, params.session),
+            principal,
             self._recall(params.toolset),
             params.response if params.calls is None else params.calls,
             options,
@@ -203,22 +207,29 @@ class Methods:
 
     async def _call(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, CallParams)
+        principal = connection.principal.narrowed(params.principal)
         call = Call(
             id=self._gate.new_call_id(),
             name=self._exposed(params),
             arguments=params.arguments,
-            principal=connection.principal.narrowed(params.principal),
+            principal=principal,
             taint=frozenset(params.taint),
             assigns=params.assigns,
             meta=params.meta,
             timeout=params.timeout,
         )
-        outcome = await run(call, connection.context, on_progress=_progress_to(connection, params.meta_))
+        context = self._context(connection, principal, params.session)
+        outcome = await run(call, context, on_progress=_progress_to(connection, params.meta_))
         if outcome.error is not None:
             raise outcome.error
         if params.shape is None:
             return outcome.result
         return shape(outcome.tool_result(), max_text=self._config.current.shape.max_text).to_wire()
+
+    def _context(self, connection: Connection, principal: Principal, session: str | None) -> Context:
+        if session is None:
+            return connection.context
+        return self._gate.governance.sessions.context(self._gate, principal.name, session)
 
     def _exposed(self, params: CallParams) -> str:
         if params.name is not None:

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-__all__ = ["CallParams", "ExecuteParams", "NoParams", "ServerParams", "ToolsParams"]
+from conduit_daemon.pipeline.question import Remember
+
+__all__ = [
+    "AcceptParams",
+    "ApprovalsParams",
+    "AuditParams",
+    "CallParams",
+    "DecideParams",
+    "ExecuteParams",
+    "ExplainPolicyParams",
+    "NoParams",
+    "ResetTaintParams",
+    "ServerParams",
+    "StrictParams",
+    "ToolsParams",
+]
 
 Provider = Literal["anthropic", "openai", "gemini"]
 Api = Literal["chat", "responses"]
 Meta = dict[str, Any]
+Session = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StrictParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of all: an unknown parameter is refused by its name."""
+
     meta_: Meta = msgspec.field(default={}, name="_meta")
 
 
-class NoParams(_Strict, frozen=True, kw_only=True):
+class NoParams(StrictParams, frozen=True, kw_only=True):
     """No parameters."""
 
 
-class ServerParams(_Strict, frozen=True, kw_only=True):
+class ServerParams(StrictParams, frozen=True, kw_only=True):
     """One server."""
 
     server: str
 
 
-class ToolsParams(_Strict, frozen=True, kw_only=True):
+class ToolsParams(StrictParams, frozen=True, kw_only=True):
     """``conduit/tools``."""
 
     provider: Provider | None = None
@@ -44,7 +62,7 @@ class ToolsParams(_Strict, frozen=True, kw_only=True):
     timeout: float | None = None
 
 
-class ExecuteParams(_Strict, frozen=True, kw_only=True):
+class ExecuteParams(StrictParams, frozen=True, kw_only=True):
     """``conduit/execute``."""
 
     provider: Provider
@@ -61,11 +79,12 @@ class ExecuteParams(_Strict, frozen=True, kw_only=True):
     principal: str | None = None
     assigns: dict[str, Any] = {}
     taint: list[str] = []
+    session: Session | None = None
     timeout: float | None = None
     meta: dict[str, Any] = {}
 
 
-class CallParams(_Strict, frozen=True, kw_only=True):
+class CallParams(StrictParams, frozen=True, kw_only=True):
     """``conduit/call``."""
 
     name: str | None = None
@@ -73,8 +92,61 @@ class CallParams(_Strict, frozen=True, kw_only=True):
     tool: str | None = None
     arguments: dict[str, Any] = {}
     taint: list[str] = []
+    session: Session | None = None
     timeout: float | None = None
     shape: Literal["llm"] | None = None
     principal: str | None = None
     assigns: dict[str, Any] = {}
     meta: dict[str, Any] = {}
+
+
+class ApprovalsParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/approvals``."""
+
+    watch: bool = False
+
+
+class DecideParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/approvals/decide``."""
+
+    id: str
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+    halt: bool = False
+    remember: Remember | None = None
+
+
+class ExplainPolicyParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/policy/explain``."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    principal: str | None = None
+    taint: list[str] = []
+    assigns: dict[str, Any] = {}
+
+
+class AuditParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/audit``."""
+
+    since: float | None = None
+    until: float | None = None
+    server: str | None = None
+    tool: str | None = None
+    principal: str | None = None
+    outcome: str | None = None
+    limit: int = 100
+
+
+class AcceptParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/servers/accept``."""
+
+    server: str
+    tool: str
+
+
+class ResetTaintParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/taint/reset``."""
+
+    principal: str | None = None
+    session: str | None = None

@@ -33,7 +33,7 @@ def status(gate: Gate, config: Config, *, version: str, started_at: float, conne
         "health": health(gate, config),
         "servers": servers,
         "calls": {"in_flight": len(gate.flights), "total": gate.total, "errors": gate.errors},
-        "approvals": 0,
+        "approvals": len(gate.governance.approvals.pending),
         "connections": connections,
     }
 
@@ -87,7 +87,7 @@ def _dropped(gate: Gate, port: Port) -> list[Any]:
     listed = port.listing.dropped if port.listing is not None else ()
     named = [
         dropped
-        for dropped in gate.catalogue.current.known.dropped
+        for dropped in gate.catalogue.current.offered.dropped
         if any(server == port.server for server, _ in dropped.members)
     ]
     return [msgspec.to_builtins(dropped) for dropped in (*listed, *named)]

@@ -190,7 +190,7 @@ def test_the_tree_shows_who_supervises_whom(daemon: Any) -> None:
     tree = daemon.rpc(control=True).result("conduit/tree")
     assert (tree["id"], tree["kind"]) == ("root", "supervisor")
     children = {child["id"]: child for child in tree["children"]}
-    assert list(children) == ["audit", "clients", "hub", "rpc", "service"]
+    assert list(children) == ["audit", "approvals", "clients", "hub", "rpc", "service"]
     clients = {child["id"]: child for child in children["clients"]["children"]}
     assert clients.keys() == {"time", "git"}
     assert clients["time"]["name"] == "client:time"
