@@ -118,9 +118,11 @@ def _guardians_of(pid: int) -> list[int]:
     found = []
     for other in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if b"guardian_process" in Path(f"/proc/{other}/cmdline").read_bytes() and int(
-                Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[1]
-            ) == pid and alive(int(other)):
+            if (
+                b"guardian_process" in Path(f"/proc/{other}/cmdline").read_bytes()
+                and int(Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[1]) == pid
+                and alive(int(other))
+            ):
                 found.append(int(other))
         except OSError:
             continue
