@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from conduit_daemon.config.model import Config, HooksConfig, LimitsConfig, MetricsConfig, ServerConfig
+from conduit_daemon.config.model import Config, MetricsConfig, ServerConfig
 
 __all__ = ["UNSUPPORTED"]
 
 UNSUPPORTED: Final[dict[tuple[type, str], str]] = {
     (Config, "watch"): "reloading when the file is saved",
-    (HooksConfig, "after_call"): "running hooks",
-    (HooksConfig, "before_call"): "running hooks",
-    (LimitsConfig, "rate"): "limiting the rate of calls",
     (MetricsConfig, "listen"): "serving metrics over HTTP",
     (ServerConfig, "auth"): "logging in to a server",
     (ServerConfig, "idle_timeout"): "stopping an idle server",
     (ServerConfig, "max_instances"): "a server for each connection",
-    (ServerConfig, "pin"): "pinning tool definitions",
-    (ServerConfig, "rate"): "limiting the rate of calls",
     (ServerConfig, "scope"): "a server for each connection",
     (ServerConfig, "start"): "starting a server at its first call",
     (ServerConfig, "url"): "a remote server (Streamable HTTP, SSE, WebSocket)",
