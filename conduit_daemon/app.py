@@ -18,19 +18,28 @@ connection and no call.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version as installed_version
-from pathlib import Path
 from typing import Final
 
 import trio
 
 import supervisors
-from conduit_daemon.clients.actor import Client, new_port, new_timeline
+from conduit_daemon.clients.actor import Client, Timeline, new_port, new_timeline
 from conduit_daemon.clients.connection import Settings
-from conduit_daemon.config import Config, Loaded, agent_socket, control_socket, state_directory
+from conduit_daemon.clients.roster import Roster
+from conduit_daemon.config import (
+    Config,
+    Diff,
+    Loaded,
+    ServerConfig,
+    agent_socket,
+    control_socket,
+    diff,
+    state_directory,
+)
 from conduit_daemon.errors import ClientError, DaemonError
 from conduit_daemon.hub.actor import Hub
 from conduit_daemon.hub.catalogue import Catalogue
@@ -46,20 +55,22 @@ from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.rpc.governance import GovernanceMethods
 from conduit_daemon.rpc.listener import Listener, open_listener
 from conduit_daemon.rpc.methods import Methods
+from conduit_daemon.rpc.reload import reload_method
 from conduit_daemon.rpc.server import RpcServer
 from conduit_daemon.service.guardian import Guardian
 from conduit_daemon.service.lock import locked
+from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.reports import report_to
 from conduit_daemon.service.signals import Signals, answer_signals, caught
 from conduit_daemon.service.tree import describe
 from conduit_daemon.telemetry.events import EventBus
-from conduit_daemon.telemetry.logging import open_logging
+from conduit_daemon.telemetry.logging import Log, open_logging
 from conduit_daemon.telemetry.masking import Masker
-from supervisors import Backoff, ChildSpec, DynamicSupervisor, Supervisor
+from supervisors import ChildSpec, DynamicSupervisor, Supervisor
 
 __all__ = ["Daemon", "run", "serve"]
 
-_CLIENT_SHUTDOWN: Final = 10.0
+_ROSTER_SHUTDOWN: Final = 1.0
 
 
 def run(loaded: Loaded, environ: Mapping[str, str] = os.environ) -> int:
@@ -79,12 +90,11 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> int:
     """`run`, inside trio."""
     config = loaded.config
     bus, masker = EventBus(), Masker(loaded.secrets)
-    with open_logging(bus, masker, format=config.log.format, level=config.log.level, environ=environ):
+    with open_logging(bus, masker, format=config.log.format, level=config.log.level, environ=environ) as log:
         for warning in loaded.warnings:
             bus.emit("config.warning", level="warning", reason=warning)
         try:
-            folder = None if loaded.path is None else loaded.path.parent
-            await Daemon(config, bus, masker, environ, folder).run()
+            await Daemon(loaded, bus, masker, log, environ).run()
         except DaemonError as error:
             bus.emit("daemon.failed", level="error", reason=str(error))
             return 1
@@ -99,11 +109,11 @@ class Daemon:
     """What the application owns, and the tree over it.
 
     Args:
-        config: The configuration.
+        loaded: The configuration.
         bus: Where events go.
         masker: Masks secrets in what servers write.
+        log: Whose level a reload may change.
         environ: Where default places are looked up.
-        folder: The configuration's folder, where hooks are looked for too.
 
     Raises:
         DaemonError: A hook cannot be loaded.
@@ -111,15 +121,18 @@ class Daemon:
 
     def __init__(
         self,
-        config: Config,
+        loaded: Loaded,
         bus: EventBus,
         masker: Masker,
+        log: Log,
         environ: Mapping[str, str],
-        folder: Path | None = None,
     ) -> None:
+        config = loaded.config
         self._environ = environ
         self._bus = bus
         self._masker = masker
+        self._log = log
+        self._folder = None if loaded.path is None else loaded.path.parent
         self._version = installed_version("conduit-daemon")
         self._stopping = trio.Event()
         self._hurrying = trio.Event()
@@ -128,25 +141,32 @@ class Daemon:
         self._catalogue = Published(Catalogue())
         self._announced = Published(ToolSet())
         self._policy = Published(compile_policy(config.policy, frozenset(_trusted(config))))
-        self._timelines = {server: new_timeline() for server in config.servers}
+        self._timelines: dict[str, Timeline] = {}
         self._audit = Audit(self._state, config.audit, bus, masker)
-        self._governance = Governance(self._state, bus, hooks=load_hooks(config.hooks, folder))
+        self._governance = Governance(self._state, bus, hooks=load_hooks(config.hooks, self._folder))
         self._governance.pins.on_change = _tell_hub
         self._guardian = Guardian(bus)
         self._connections: set[Connection] = set()
-        enabled = [server for server, wanted in config.servers.items() if wanted.enabled]
         self._gate = Gate(
             catalogue=self._catalogue,
             policy=self._policy,
-            ports={server: new_port(server) for server in enabled},
+            ports={},
             limits=config.limits,
             bus=bus,
             recorder=self._audit,
             governance=self._governance,
         )
         self._gate.configure(config)
-        for server in enabled:
-            self._gate.configure_server(server, config.servers[server])
+        self._roster = Roster(
+            self._config,
+            self._gate.ports,
+            new_client=self._new_client,
+            new_port=new_port,
+            on_port=self._gate.configure_server,
+            idle=self._gate.idle,
+            on_change=_tell_hub,
+        )
+        self._reloader = Reloader(loaded.path, environ, self._apply, bus)
 
     async def run(self) -> None:
         """Serves until asked to stop, then stops in order.
@@ -173,7 +193,6 @@ class Daemon:
                 control_socket=str(listeners[1].path),
                 servers=len(self._gate.ports),
             )
-            await self._start_clients()
             await self._stopping.wait()
             for listener in listeners:
                 listener.close()
@@ -211,7 +230,10 @@ class Daemon:
             stop=lambda: self.stop("conduit/shutdown"),
             connections=self._connections,
             tree=lambda: describe("root"),
-            more=GovernanceMethods(self._gate, self._config, self._audit, self._connections).handlers,
+            more={
+                **GovernanceMethods(self._gate, self._config, self._audit, self._connections).handlers,
+                "conduit/reload": reload_method(self._reloader.reload),
+            },
         )
         return [
             ChildSpec(id="audit", start=lambda: self._audit.run),
@@ -235,42 +257,53 @@ class Daemon:
 
     def _service(self, signals: Signals) -> Supervisor:
         async def answer() -> None:
-            await answer_signals(signals, self.stop, self._decline_reload)
+            await answer_signals(signals, self.stop, self._reloader.ask)
 
         return Supervisor(
             [
                 ChildSpec(id="guardian", start=lambda: self._guardian.run),
+                ChildSpec(id="roster", start=lambda: self._roster.run, shutdown=_ROSTER_SHUTDOWN),
+                ChildSpec(id="reload", start=lambda: self._reloader.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
                 ChildSpec(id="signals", start=lambda: answer),
             ],
             name="service",
         )
 
-    async def _start_clients(self) -> None:
-        for server in self._gate.ports:
-            await supervisors.start_child("clients", self._client_spec(server))
-
-    def _client_spec(self, server: str) -> ChildSpec:
-        config = self._config.current
+    def _new_client(self, server: str, wanted: ServerConfig) -> Callable[[], Client]:
         settings = Settings(
             server=server,
-            config=config.servers[server],
-            limits=config.limits,
+            config=wanted,
+            limits=self._config.current.limits,
             version=self._version,
             environ=self._environ,
             clean=self._masker.mask,
         )
+        timeline = self._timelines.setdefault(server, new_timeline())
 
         def start() -> Client:
-            return Client(
-                settings, self._gate.ports[server], self._guardian, self._bus, self._timelines[server], _tell_hub
-            )
+            return Client(settings, self._gate.ports[server], self._guardian, self._bus, timeline, _tell_hub)
 
-        return ChildSpec(id=server, start=start, backoff=Backoff(), shutdown=_CLIENT_SHUTDOWN)
+        return start
 
-    def _decline_reload(self) -> None:
-        reason = "This version reads its configuration at the start alone: restart the daemon to apply a changed file."
-        self._bus.emit("config.rejected", level="warning", reason=reason)
+    def _apply(self, loaded: Loaded) -> Diff:
+        """Takes a configuration over: what governs calls at once, the servers by the roster."""
+        old, new = self._config.current, loaded.config
+        hooks = load_hooks(new.hooks, self._folder)
+        policy = compile_policy(new.policy, frozenset(_trusted(new)))
+        self._masker.update("config", loaded.secrets)
+        self._governance.hooks = hooks
+        self._policy.publish(policy)
+        self._gate.configure(new)
+        for server in self._gate.ports:
+            if server in new.servers:
+                self._gate.configure_server(server, new.servers[server])
+        self._audit.config = new.audit
+        if new.log.level != old.log.level:
+            self._log.set_level(new.log.level)
+        self._config.publish(new)
+        _tell_hub("")
+        return diff(old, new)
 
     async def _drain(self) -> None:
         """Lets running calls finish within the time they have, then answers the rest."""

@@ -36,6 +36,10 @@ class Published(Generic[T]):
         await self._changed.wait()
         return self.current
 
+    def next_change(self) -> trio.Event:
+        """Set at the next change; to be taken before `current` is read, so that none is missed."""
+        return self._changed
+
     def watch(self, watcher: Callable[[T], None]) -> Callable[[], None]:
         """Calls `watcher` with each new value, until the returned function is called. It must not raise."""
         self._watchers.append(watcher)

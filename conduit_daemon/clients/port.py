@@ -7,6 +7,7 @@ without a message to anybody; the actor opens and closes it and writes on it wha
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol, final
@@ -141,6 +142,11 @@ class Port:
         if self.target is None:
             raise self.unavailable(tool)
         return self.target.begin_call(tool, arguments, on_result, meta=meta, total=total, on_progress=on_progress)
+
+    def close(self, reason: str) -> None:
+        """Lets no call in any more; those at the server go on. `reason` is one sentence without its full stop."""
+        self.target = None
+        self.standing = Standing(state="stopped", since=time.time(), reason=reason, last_error=self.standing.last_error)
 
     def unavailable(self, tool: str | None = None) -> ClientError:
         """The error of a call that finds no connection here."""

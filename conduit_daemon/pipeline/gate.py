@@ -114,6 +114,12 @@ class Gate:
             self._quiet = trio.Event()
             await self._quiet.wait()
 
+    async def idle(self, server: str) -> None:
+        """Waits until no call runs on a server."""
+        slots = self.server_slots.get(server)
+        if slots is not None:
+            await slots.idle()
+
     def configure(self, config: Config) -> None:
         """Takes over a configuration's limits and the governing parts' settings: they hold for the next call."""
         limits = config.limits

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
+import trio
+
 __all__ = ["Slots", "Waiting"]
 
 
@@ -27,11 +29,12 @@ class Slots:
         limit: How many may be taken at a time.
     """
 
-    __slots__ = ("_queue", "limit", "taken")
+    __slots__ = ("_idle", "_queue", "limit", "taken")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken = 0
+        self._idle: trio.Event | None = None
         self._queue: deque[Waiting] = deque()
 
     def take(self, on_slot: Callable[[], None]) -> Waiting | None:
@@ -52,6 +55,14 @@ class Slots:
         """Gives a slot back; the first in the queue has it at once."""
         self.taken -= 1
         self._serve()
+        if not self.taken and self._idle is not None:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Waits until no slot is taken."""
+        while self.taken:
+            self._idle = trio.Event()
+            await self._idle.wait()
 
     def resize(self, limit: int) -> None:
         """Changes how many may be taken at a time; those taken stay taken."""
