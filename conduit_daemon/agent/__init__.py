@@ -19,6 +19,7 @@ from conduit_daemon.agent import requests
 from conduit_daemon.agent._blocking import Conduit, Stream
 from conduit_daemon.agent._errors import AgentError, CallFailed, DaemonUnreachable
 from conduit_daemon.agent._results import (
+    Accepted,
     Approval,
     ApprovalChange,
     AuditRow,
@@ -39,6 +40,7 @@ from conduit_daemon.agent._results import (
     ServerInfo,
     ServerStatus,
     Status,
+    TaintReset,
     TimelineEntry,
     ToolList,
     Tools,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from conduit_daemon.agent._async import AsyncConduit, AsyncStream
 
 __all__ = [
+    "Accepted",
     "AgentError",
     "Approval",
     "ApprovalChange",
@@ -79,6 +82,7 @@ __all__ = [
     "Sockets",
     "Status",
     "Stream",
+    "TaintReset",
     "TimelineEntry",
     "ToolList",
     "Tools",

@@ -7,6 +7,7 @@ from typing import Any
 
 from conduit_daemon.agent._request import Done, Level, Request, Subscription, Text, given
 from conduit_daemon.agent._results import (
+    Accepted,
     ApprovalChange,
     AuditRows,
     Decision,
@@ -16,6 +17,7 @@ from conduit_daemon.agent._results import (
     Reloaded,
     ServerStatus,
     Status,
+    TaintReset,
     TreeNode,
     Verdict,
 )
@@ -38,6 +40,7 @@ __all__ = [
     "servers_stop",
     "shutdown",
     "status",
+    "taint_reset",
     "tree",
     "watch_approvals",
 ]
@@ -96,9 +99,9 @@ def servers_explain(server: str) -> Request[Explanation]:
     return Request("conduit/servers/explain", {"server": server}, Explanation, control=True)
 
 
-def servers_accept(server: str, tool: str) -> Request[Done]:
+def servers_accept(server: str, tool: str) -> Request[Accepted]:
     """Accepts the changed definition of a pinned tool (control socket)."""
-    return Request("conduit/servers/accept", {"server": server, "tool": tool}, Done, control=True)
+    return Request("conduit/servers/accept", {"server": server, "tool": tool}, Accepted, control=True)
 
 
 def approvals() -> Request[PendingApprovals]:
@@ -143,6 +146,11 @@ def policy_explain(
     """What the policy would say of a call, and why; nothing is run (control socket)."""
     params = given(name=name, arguments=arguments, principal=principal, taint=taint, assigns=assigns)
     return Request("conduit/policy/explain", params, Verdict, control=True)
+
+
+def taint_reset(*, principal: str | None = None, session: str | None = None) -> Request[TaintReset]:
+    """Forgets whose output models have read: of a principal, one of its conversations, or all (control socket)."""
+    return Request("conduit/taint/reset", given(principal=principal, session=session), TaintReset, control=True)
 
 
 def audit(

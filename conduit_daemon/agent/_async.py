@@ -193,6 +193,7 @@ class AsyncConduit:
     watch_approvals = _stream(requests.watch_approvals)
     decide = _method(requests.decide)
     policy_explain = _method(requests.policy_explain)
+    taint_reset = _method(requests.taint_reset)
     audit = _method(requests.audit)
     reload = _method(requests.reload)
     log_level = _method(requests.log_level)

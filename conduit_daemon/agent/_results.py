@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 __all__ = [
+    "Accepted",
     "Approval",
     "ApprovalChange",
     "AuditRow",
@@ -32,6 +33,7 @@ __all__ = [
     "ServerInfo",
     "ServerStatus",
     "Status",
+    "TaintReset",
     "TimelineEntry",
     "ToolList",
     "Tools",
@@ -252,6 +254,7 @@ class Approval(Result, frozen=True):
     principal: str = ""
     taint: list[str] = []
     rule: str | None = None
+    reason: str | None = None
     asked_at: float = 0.0
     expires_in: float | None = None
 
@@ -263,19 +266,39 @@ class PendingApprovals(Result, frozen=True):
 
 
 class ApprovalChange(Result, frozen=True):
-    """An approval that was ``requested``, ``decided`` or ``withdrawn``."""
+    """An approval that was ``requested``, ``decided`` (how, by whom, why) or ``withdrawn``."""
 
     type: str = ""
     approval: Approval = Approval()
+    decision: str | None = None
+    approver: str | None = None
+    reason: str | None = None
 
 
 class Decision(Result, frozen=True):
-    """What was decided of a pending approval."""
+    """What was decided of an approval; `late`: its caller had gone, and it holds for the same call for a while."""
 
     id: str = ""
     decision: str = ""
+    approver: str | None = None
     reason: str | None = None
     halt: bool = False
+    remembered: dict[str, Any] | None = None
+    late: bool = False
+
+
+class Accepted(Result, frozen=True):
+    """A pinned tool's definition that is accepted; `changed` names what of it had changed."""
+
+    server: str = ""
+    tool: str = ""
+    changed: list[str] = []
+
+
+class TaintReset(Result, frozen=True):
+    """How many conversations' taint was forgotten."""
+
+    reset: int = 0
 
 
 class Considered(Result, frozen=True):

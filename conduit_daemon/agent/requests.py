@@ -27,6 +27,7 @@ from conduit_daemon.agent._administration import (
     servers_stop,
     shutdown,
     status,
+    taint_reset,
     tree,
     watch_approvals,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "servers_stop",
     "shutdown",
     "status",
+    "taint_reset",
     "tools",
     "tree",
     "watch_approvals",
@@ -133,6 +135,7 @@ def execute(
     principal: str | None = None,
     assigns: Mapping[str, Any] | None = None,
     taint: Sequence[str] | None = None,
+    session: str | None = None,
     timeout: float | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Request[Execution]:
@@ -153,6 +156,7 @@ def execute(
         principal: The agent beneath this user that calls.
         assigns: Values that rules may look at.
         taint: The servers whose output is in the model's context.
+        session: The conversation's name, under which the daemon keeps its taint; else the connection's.
         timeout: As `call_timeout`; the lesser counts.
         meta: Passed on to the servers as ``_meta``.
 
@@ -175,6 +179,7 @@ def execute(
         principal=principal,
         assigns=assigns,
         taint=taint,
+        session=session,
         timeout=timeout,
         meta=meta,
     )
@@ -190,6 +195,7 @@ def call(
     server: str | None = None,
     tool: str | None = None,
     taint: Sequence[str] | None = None,
+    session: str | None = None,
     timeout: float | None = None,
     shape: str | None = None,
     principal: str | None = None,
@@ -204,6 +210,7 @@ def call(
         server: The server's id.
         tool: The tool's name at that server.
         taint: The servers whose output is in the model's context.
+        session: The conversation's name, under which the daemon keeps its taint; else the connection's.
         timeout: Seconds that the call may take in all.
         shape: ``llm``: cleaned and capped for a model. Untouched by default.
         principal: The agent beneath this user that calls.
@@ -221,6 +228,7 @@ def call(
         tool=tool,
         arguments=arguments,
         taint=taint,
+        session=session,
         timeout=timeout,
         shape=shape,
         principal=principal,

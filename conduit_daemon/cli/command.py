@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, Parameter
 
 from conduit_daemon.agent import AgentError, CallFailed
-from conduit_daemon.cli import check, demo, look, output, policy, run_daemon, servers, use
+from conduit_daemon.cli import approvals, audit, check, demo, look, output, policy, run_daemon, servers, use
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 
 __all__ = ["application", "run"]
@@ -31,13 +32,16 @@ _VERBS: tuple[Callable[..., int], ...] = (
     use.execute,
     look.tree,
     look.explain,
+    audit.audit,
 )
 _SERVERS: dict[str, Callable[..., int]] = {
     "restart": servers.restart,
     "start": servers.start,
     "stop": servers.stop,
     "explain": look.explain,
+    "accept": servers.accept,
 }
+_APPROVALS: dict[str, Callable[..., int]] = {"approve": approvals.approve, "deny": approvals.deny}
 
 
 def application() -> App:
@@ -53,8 +57,13 @@ def application() -> App:
     )
     for place, verb in enumerate(_VERBS):
         app.command(verb, sort_key=place)
-    app.command(_group("servers", "Restarts, stops, starts and explains servers.", _SERVERS))
-    app.command(_group("policy", "Tests the rules.", {"test": policy.check_tests}))
+    app.command(_group("servers", "Restarts, stops, starts, explains a server; accepts a changed tool.", _SERVERS))
+    app.command(
+        _group("policy", "Explains and tests the rules.", {"explain": policy.explain, "test": policy.check_tests})
+    )
+    asking = _group("approvals", "Shows, watches and decides calls that wait for a person.", _APPROVALS)
+    asking.default(approvals.pending)
+    app.command(asking)
     return app
 
 
@@ -71,6 +80,8 @@ def run(words: Sequence[str]) -> int:
     Args:
         words: The arguments, without the program's name.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no failure
     try:
         result = application()(list(words), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()

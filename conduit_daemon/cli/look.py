@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from conduit_daemon.agent import ServerStatus, Status, TreeNode, requests
@@ -61,7 +60,7 @@ def explain(server: str, *, json: bool = False, where: Where = HERE) -> int:
     output.print_text(f"{told.server} is {told.state}." + (f" {told.reason}" if told.reason else ""))
     if told.next_retry is not None:
         output.print_text(f"It is tried again in {output.duration(told.next_retry)}.")
-    rows = [(_clock(entry.time), entry.event, entry.text) for entry in told.timeline]
+    rows = [(output.clock(entry.time), entry.event, entry.text) for entry in told.timeline]
     if rows:
         output.print_text("")
         output.table(("time", "event", "what happened"), rows)
@@ -134,7 +133,3 @@ def _branch(node: TreeNode) -> Tree:
     for child in node.children:
         made.children.append(_branch(child))
     return made
-
-
-def _clock(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -7,6 +7,7 @@ escape sequences, are shown and not obeyed.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "amount",
+    "clock",
     "console",
     "duration",
     "first_line",
@@ -120,6 +122,11 @@ def duration(seconds: float | None) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part} {lesser}"
     return f"{whole} s"
+
+
+def clock(moment: float) -> str:
+    """A point in time, local."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
 @contextmanager

@@ -1,19 +1,58 @@
-"""`conduit policy test`: a configuration's own tests of its rules, run without a daemon."""
+"""`conduit policy`: what the rules say of a call, and a configuration's own tests of its rules."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from cyclopts import Parameter
+
+from conduit_daemon.agent import requests
 from conduit_daemon.cli import output
+from conduit_daemon.cli.arguments import parse_arguments
+from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DONE, FAILED
 
 if TYPE_CHECKING:
     from conduit_daemon.config import Config
     from conduit_daemon.pipeline.policy_tests import FailedTest
 
-__all__ = ["check_tests", "passed", "run_policy_tests"]
+__all__ = ["check_tests", "explain", "passed", "run_policy_tests"]
+
+
+def explain(
+    name: str,
+    /,
+    *arguments: str,
+    principal: str | None = None,
+    taint: Annotated[list[str] | None, Parameter(negative=())] = None,
+    json: bool = False,
+    where: Where = HERE,
+) -> int:
+    """Tells what the daemon's rules would say of a call, and why; nothing is called.
+
+    Args:
+        name: The tool's name, as `conduit tools` lists it.
+        arguments: A JSON object, or name=text and name:=JSON.
+        principal: Who would call, as USER or USER/AGENT.
+        taint: A server whose output would be in the model's context (may be repeated).
+        json: Print the daemon's answer.
+    """
+    request = requests.policy_explain(name, parse_arguments(arguments), principal=principal, taint=taint)
+    with where.open() as conduit:
+        answer, verdict = ask(conduit, request)
+    if json:
+        output.print_json(answer)
+        return DONE
+    output.print_text(
+        f"{name}: {verdict.decision}, by {verdict.rule}" + (f": {verdict.reason}" if verdict.reason else ".")
+    )
+    if verdict.considered:
+        output.print_text("")
+        rows = [(each.rule, "yes" if each.matched else "no", each.why) for each in verdict.considered]
+        output.table(("rule", "matches", "why"), rows)
+    return DONE
 
 
 def check_tests(config: Path | None = None, *, json: bool = False) -> int:

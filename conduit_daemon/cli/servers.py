@@ -8,7 +8,7 @@ from conduit_daemon.cli import output
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DONE
 
-__all__ = ["restart", "start", "stop"]
+__all__ = ["accept", "restart", "start", "stop"]
 
 
 def restart(server: str, *, json: bool = False, where: Where = HERE) -> int:
@@ -39,6 +39,23 @@ def stop(server: str, *, json: bool = False, where: Where = HERE) -> int:
         json: Print the daemon's answer.
     """
     return _order(server, requests.servers_stop(server), json, where)
+
+
+def accept(server: str, tool: str, *, json: bool = False, where: Where = HERE) -> int:
+    """Accepts the changed definition of a pinned tool.
+
+    Args:
+        server: The server's id.
+        tool: The server's own name for the tool.
+        json: Print the daemon's answer.
+    """
+    with where.open() as conduit:
+        answer, accepted = ask(conduit, requests.servers_accept(server, tool))
+    if json:
+        output.print_json(answer)
+    else:
+        output.print_text(f"{tool} of {server} is accepted with what has changed: {', '.join(accepted.changed)}.")
+    return DONE
 
 
 def _order(server: str, request: Request[ServerStatus], json: bool, where: Where) -> int:

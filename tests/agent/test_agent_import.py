@@ -36,7 +36,7 @@ def test_neither_event_loops_nor_mcp_nor_the_daemon_are_loaded():
 
 def test_it_is_quick():
     program = (
-        "import time; start = time.perf_counter(); import conduit_daemon.agent; print(time.perf_counter() - start)"
+        "import time; start = time.process_time(); import conduit_daemon.agent; print(time.process_time() - start)"
     )
     seconds = min(
         float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=30).stdout)

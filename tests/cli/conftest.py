@@ -24,9 +24,9 @@ class Command:
         ):
             self.environ.pop(name, None)
 
-    def __call__(self, *words, stdin=None, timeout=30):
+    def __call__(self, *words, stdin=None, timeout=30, program="conduit"):
         return subprocess.run(
-            [CONDUIT, *map(str, words)],
+            [CONDUIT.with_name(program), *map(str, words)],
             check=False,
             input=stdin,
             capture_output=True,
@@ -35,9 +35,11 @@ class Command:
             timeout=timeout,
         )
 
-    def open(self, *words, terminal=None):
+    def open(self, *words, terminal=None, stdin=subprocess.DEVNULL):
         out = subprocess.PIPE if terminal is None else terminal
-        return subprocess.Popen([CONDUIT, *map(str, words)], stdout=out, stderr=out, text=True, env=self.environ)
+        return subprocess.Popen(
+            [CONDUIT, *map(str, words)], stdin=stdin, stdout=out, stderr=out, text=True, env=self.environ
+        )
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,9 @@
 import json
 import signal
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import anthropic.types
 import openai.types.chat
@@ -23,12 +25,13 @@ RESPONSES = {
 
 
 @pytest.fixture
-def place(conduit, tmp_path):
-    """The folder in which the demo makes its own."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    conduit.environ["TMPDIR"] = str(folder)
-    return folder
+def place(conduit):
+    """The folder in which the demo makes its own; its path is short, as that of a socket must be."""
+    with tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as home:
+        folder = Path(home) / "t"
+        folder.mkdir()
+        conduit.environ |= {"HOME": home, "TMPDIR": str(folder)}
+        yield folder
 
 
 def processes_of(place):
@@ -54,8 +57,7 @@ def test_it_shows_everything_in_time_and_leaves_nothing(conduit, place):
     started = time.monotonic()
     said = conduit("demo")
 
-    assert said.returncode == 0
-    assert said.stderr == ""
+    assert (said.returncode, said.stderr) == (0, "")
     assert time.monotonic() - started < 10
     for text in ("Anthropic", "OpenAI, chat", "OpenAI, responses", "Gemini", "notebook__search_notes", "denied"):
         assert text in said.stdout
@@ -68,7 +70,9 @@ def test_it_shows_everything_in_time_and_leaves_nothing(conduit, place):
 
 
 def test_the_same_for_programs(conduit, place):
-    shown = json.loads(conduit("demo", "--json").stdout)
+    said = conduit("demo", "--json")
+    assert (said.returncode, said.stderr) == (0, "")
+    shown = json.loads(said.stdout)
 
     assert [turn["format"]["recorded"] for turn in shown["turns"]] == list(RESPONSES)
     assert all(len(turn["listing"]["tools"]) == 5 for turn in shown["turns"])
@@ -77,6 +81,14 @@ def test_the_same_for_programs(conduit, place):
         assert len(turn["done"]["results"]) == 3
     assert shown["tree"]["id"] == "root"
     assert gone(place)
+
+
+def test_a_temporary_folder_whose_path_is_too_long_for_a_socket_is_not_used(conduit, place):
+    folder = place / ("x" * 90)
+    folder.mkdir()
+    conduit.environ["TMPDIR"] = str(folder)
+
+    assert conduit("demo").returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

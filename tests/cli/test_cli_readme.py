@@ -13,7 +13,7 @@ import pytest
 
 from conduit_daemon.cli.command import application
 from conduit_daemon.errors import CODES
-from conduit_daemon.rpc.params import CallParams, ExecuteParams, ToolsParams
+from conduit_daemon.rpc import params
 from conduit_daemon.telemetry.events import EVENTS
 
 ROOT = Path(__file__).parents[2]
@@ -57,15 +57,26 @@ def test_the_table_of_errors_is_the_codes():
     assert {kind: int(code) for code, kinds in table("code") for kind in words(kinds)} == CODES
 
 
-def test_the_table_of_methods_has_every_parameter():
+METHODS = {
+    "conduit/tools": params.ToolsParams,
+    "conduit/execute": params.ExecuteParams,
+    "conduit/call": params.CallParams,
+    "conduit/approvals": params.ApprovalsParams,
+    "conduit/approvals/decide": params.DecideParams,
+    "conduit/policy/explain": params.ExplainPolicyParams,
+    "conduit/audit": params.AuditParams,
+    "conduit/servers/restart": params.ServerParams,
+    "conduit/servers/explain": params.ServerParams,
+    "conduit/servers/accept": params.AcceptParams,
+    "conduit/taint/reset": params.ResetTaintParams,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_table_of_methods_has_every_parameter(method):
     listed = {words(row[0])[0]: row[1] for row in table("method")}
-    for method, params in {
-        "conduit/tools": ToolsParams,
-        "conduit/execute": ExecuteParams,
-        "conduit/call": CallParams,
-    }.items():
-        named = set(re.findall(r"[a-z_]+", listed[method])) - {"or", "and"}
-        assert named == set(params.__struct_encode_fields__) - {"_meta"}
+    named = set(re.findall(r"[a-z_]+", listed[method])) - {"or", "and"}
+    assert named == set(METHODS[method].__struct_encode_fields__) - {"_meta"}
 
 
 def test_the_table_of_commands_is_the_commands():

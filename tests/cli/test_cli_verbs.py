@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import time
@@ -176,6 +177,20 @@ def test_a_terminal_is_shown_what_is_waited_for(talking):
     assert "Calling" not in talking("call", "progress").stderr
 
 
+def test_a_terminal_that_knows_ascii_alone(talking):
+    talking.environ["PYTHONIOENCODING"] = "ascii"
+
+    assert talking("tree").stdout.splitlines()[0].startswith("root running")
+    assert talking("call", "echo", "a=ü").returncode == 0
+
+
+def test_conduitd_is_conduit_run(conduit, tmp_path):
+    said = conduit(tmp_path / "none.toml", program="conduitd")
+
+    assert said.returncode == 78
+    assert "none.toml" in said.stderr
+
+
 def test_no_daemon(conduit, tmp_path):
     said = conduit("status")
 
@@ -197,8 +212,10 @@ def test_help_and_version(conduit):
 
 def test_help_is_quick(conduit):
     def once():
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         conduit("--help")
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(once() for _ in range(5)) < 0.3  # 0.2 s is the aim; a loaded machine is not a failure
+    # Of the processor's time, since a machine that is busy with other tests is no failure.
+    assert min(once() for _ in range(5)) < 0.2
