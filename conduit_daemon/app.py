@@ -52,6 +52,7 @@ from conduit_daemon.pipeline.hooks import load_hooks
 from conduit_daemon.pipeline.policy import compile_policy
 from conduit_daemon.published import Published
 from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.events import EventFeed
 from conduit_daemon.rpc.governance import GovernanceMethods
 from conduit_daemon.rpc.listener import Listener, open_listener
 from conduit_daemon.rpc.methods import Methods
@@ -112,7 +113,7 @@ class Daemon:
         loaded: The configuration.
         bus: Where events go.
         masker: Masks secrets in what servers write.
-        log: Whose level a reload may change.
+        log: Whose level can be changed.
         environ: Where default places are looked up.
 
     Raises:
@@ -132,6 +133,7 @@ class Daemon:
         self._bus = bus
         self._masker = masker
         self._log = log
+        self._feed = EventFeed(bus, masker)
         self._folder = None if loaded.path is None else loaded.path.parent
         self._version = installed_version("conduit-daemon")
         self._stopping = trio.Event()
@@ -226,8 +228,10 @@ class Daemon:
         rpc.methods = Methods(
             self._gate,
             self._config,
+            self._feed,
             version=self._version,
             stop=lambda: self.stop("conduit/shutdown"),
+            set_level=self._log.set_level,
             connections=self._connections,
             tree=lambda: describe("root"),
             more={

@@ -124,6 +124,15 @@ class Connection:
 
     # ---- writing
 
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the peer to read."""
+        return self._writer.buffered
+
+    async def drained(self, below: int) -> None:
+        """Waits until the peer has left fewer than `below` bytes unread, or has gone."""
+        await self._writer.drained(below)
+
     def send(self, line: bytes) -> None:
         """Writes a line, at once where the peer takes it; a peer that has gone is no error.
 

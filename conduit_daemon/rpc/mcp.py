@@ -15,6 +15,7 @@ from conduit_daemon.model import Call, Outcome
 from conduit_daemon.pipeline.run import Flight, start
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.progress import forward
 from conduit_daemon.rpc.protocol import Request, RequestId
 
 __all__ = ["LATEST_VERSION", "CallRequest", "call_tool", "failed_result", "initialize"]
@@ -93,17 +94,8 @@ def call_tool(connection: Connection, request: Request) -> None:
         call,
         connection.context,
         partial(_answer, connection, request_id),
-        on_progress=None if token is None else partial(forward_progress, connection, token),
+        on_progress=None if token is None else partial(forward, connection, token),
     )
-
-
-def forward_progress(connection: Connection, token: RequestId, raw: msgspec.Raw) -> None:
-    """Passes a server's progress on, under the token of whoever asked for it."""
-    try:
-        params = msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return  # what a server garbles is not worth more than silence
-    connection.notify("notifications/progress", {**params, "progressToken": token})
 
 
 def failed_result(error: ClientError) -> dict[str, Any]:

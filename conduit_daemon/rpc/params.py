@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from conduit_daemon.pipeline.question import Remember
+from conduit_daemon.telemetry.events import Level
 
 __all__ = [
     "AcceptParams",
@@ -14,11 +15,14 @@ __all__ = [
     "AuditParams",
     "CallParams",
     "DecideParams",
+    "EventsParams",
     "ExecuteParams",
     "ExplainPolicyParams",
+    "LogLevelParams",
     "NoParams",
     "ResetTaintParams",
     "ServerParams",
+    "ShutdownParams",
     "StrictParams",
     "ToolsParams",
 ]
@@ -43,6 +47,27 @@ class ServerParams(StrictParams, frozen=True, kw_only=True):
     """One server."""
 
     server: str
+
+
+class EventsParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/events``."""
+
+    types: list[str] | None = None
+    servers: list[str] | None = None
+    backlog: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class LogLevelParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/log_level``."""
+
+    level: Level
+    server: str | None = None
+
+
+class ShutdownParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/shutdown``."""
+
+    drain: bool = True
 
 
 class ToolsParams(StrictParams, frozen=True, kw_only=True):

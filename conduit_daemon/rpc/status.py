@@ -10,9 +10,10 @@ import trio
 
 from conduit_daemon.clients.port import Port
 from conduit_daemon.config.model import Config
+from conduit_daemon.errors import ClientError
 from conduit_daemon.pipeline.gate import Gate
 
-__all__ = ["health", "server_status", "status"]
+__all__ = ["health", "port_of", "server_status", "status"]
 
 
 def status(gate: Gate, config: Config, *, version: str, started_at: float, connections: int) -> dict[str, Any]:
@@ -81,6 +82,19 @@ def server_status(gate: Gate, config: Config, server: str) -> dict[str, Any]:
     if percentiles is not None:
         found["p50_ms"], found["p99_ms"] = percentiles
     return {key: value for key, value in found.items() if value is not None}
+
+
+def port_of(gate: Gate, server: str) -> Port:
+    """The port of a server that exists and is enabled.
+
+    Raises:
+        ClientError: ``invalid_params``: there is no such server.
+    """
+    port = gate.ports.get(server)
+    if port is None:
+        known = ", ".join(gate.ports) or "none"
+        raise ClientError("invalid_params", f"There is no server {server!r}; configured and enabled are: {known}.")
+    return port
 
 
 def _dropped(gate: Gate, port: Port) -> list[Any]:

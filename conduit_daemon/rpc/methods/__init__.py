@@ -1,0 +1,99 @@
+"""The table of all methods: who may ask what, and what answers it. A module here is a family of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, final
+
+from conduit_daemon import adapters
+from conduit_daemon.config import Config
+from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
+from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.published import Published
+from conduit_daemon.rpc import mcp
+from conduit_daemon.rpc.connection import Connection, Handler
+from conduit_daemon.rpc.events import EventFeed
+from conduit_daemon.rpc.methods.calls import CallMethods
+from conduit_daemon.rpc.methods.daemon import DONE, DaemonMethods, SetLevel
+from conduit_daemon.rpc.methods.events import EventMethods
+from conduit_daemon.rpc.methods.servers import ServerMethods
+from conduit_daemon.rpc.methods.tools import ToolMethods
+from conduit_daemon.rpc.protocol import Refused, Request
+
+__all__ = ["Methods"]
+
+
+@final
+class Methods:
+    """What the sockets offer.
+
+    Args:
+        gate: The pipeline's shared parts.
+        config: The configuration in force.
+        feed: The daemon's events.
+        version: The daemon's version.
+        stop: Asks the daemon to stop.
+        set_level: Changes what is logged.
+        connections: All connections that are open.
+        tree: The root of the supervision tree.
+        more: Further methods of the control socket.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        config: Published[Config],
+        feed: EventFeed,
+        *,
+        version: str,
+        stop: Callable[[], None],
+        set_level: SetLevel,
+        connections: set[Connection],
+        tree: Callable[[], Awaitable[dict[str, Any]]],
+        more: Mapping[str, Handler] | None = None,
+    ) -> None:
+        self._gate = gate
+        self._version = version
+        servers = ServerMethods(gate, config, version, lambda: len(connections))
+        daemon = DaemonMethods(gate, tree, set_level, stop)
+        self._handlers: dict[str, Handler] = {
+            "ping": self._ping,
+            "initialize": self._initialize,
+            "tools/list": self._list_tools,
+            **ToolMethods(gate, config).handlers,
+            **CallMethods(gate, config).handlers,
+            **EventMethods(feed).handlers,
+            **servers.handlers,
+        }
+        self._control: dict[str, Handler] = {**servers.control_handlers, **daemon.control_handlers, **(more or {})}
+
+    def start(self, connection: Connection, request: Request) -> Handler | None:
+        """Starts a request at once, or returns what is to run as a task.
+
+        Raises:
+            ClientError: The request is refused.
+        """
+        method = request.method
+        if method == "tools/call":
+            mcp.call_tool(connection, request)
+            return None
+        handler = self._handlers.get(method)
+        if handler is not None:
+            return handler
+        handler = self._control.get(method)
+        if handler is None:
+            raise Refused(-32601, f"There is no method {method[:100]!r}.")
+        if not connection.control:
+            raise ClientError("forbidden", f"{method} is for the control socket alone; this is the agents' socket.")
+        return handler
+
+    async def _ping(self, connection: Connection, request: Request) -> object:
+        return DONE
+
+    async def _initialize(self, connection: Connection, request: Request) -> object:
+        return mcp.initialize(connection, request, self._version)
+
+    async def _list_tools(self, connection: Connection, request: Request) -> object:
+        catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
+        return adapters.plain_listing(catalogue.offered)

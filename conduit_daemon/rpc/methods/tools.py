@@ -1,0 +1,88 @@
+"""Listing tools in a provider's format: ``conduit/tools``."""
+
+from __future__ import annotations
+
+from typing import final
+
+from conduit_daemon import adapters
+from conduit_daemon.config import Config, ToolsetConfig
+from conduit_daemon.errors import ClientError, StrictSchemaError
+from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
+from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.published import Published
+from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.connection import Connection, Handler
+from conduit_daemon.rpc.params import ToolsParams
+from conduit_daemon.rpc.protocol import Request
+from conduit_daemon.rpc.status import port_of
+
+__all__ = ["ToolMethods", "named_toolset"]
+
+
+@final
+class ToolMethods:
+    """What lists tools.
+
+    Args:
+        gate: The pipeline's shared parts.
+        config: The configuration in force.
+    """
+
+    def __init__(self, gate: Gate, config: Published[Config]) -> None:
+        self._gate = gate
+        self._config = config
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """The methods by name."""
+        return {"conduit/tools": self._tools}
+
+    async def _tools(self, connection: Connection, request: Request) -> object:
+        params = protocol.decode_params(request.params, ToolsParams)
+        toolset = await self._choose(params, DEFAULT_WAIT if params.timeout is None else params.timeout)
+        self._gate.remember(toolset)
+        options = adapters.ListingOptions(
+            provider=params.provider,
+            api=params.api,
+            strict=params.strict,
+            cache_control=params.cache_control,
+            max_description_chars=params.max_description_chars,
+        )
+        try:
+            found = adapters.render(toolset, options)
+        except StrictSchemaError as error:
+            raise ClientError("invalid_params", str(error)) from error
+        catalogue = self._gate.catalogue.current
+        return {
+            "toolset": toolset.id,
+            "tools": found.tools,
+            "null_paths": found.null_paths,
+            "fallbacks": found.fallbacks,
+            "dropped": [*toolset.dropped, *found.dropped],
+            "warnings": [*toolset.warnings, *found.warnings],
+            "missing": [
+                missing for missing in catalogue.missing if params.client is None or missing.server == params.client
+            ],
+        }
+
+    async def _choose(self, params: ToolsParams, wait: float) -> ToolSet:
+        if params.client is not None:
+            port_of(self._gate, params.client)
+        waited = None if params.client is None else (params.client,)
+        catalogue = await listing(self._gate.catalogue, wait, servers=waited)
+        named = None if params.set is None else named_toolset(self._config.current, params.set)
+        return adapters.choose(catalogue.offered, client=params.client, prefix=params.prefix, named=named)
+
+
+def named_toolset(config: Config, name: str) -> ToolsetConfig:
+    """The ``[toolsets.NAME]`` of a name.
+
+    Raises:
+        ClientError: ``invalid_params``: there is none.
+    """
+    found = config.toolsets.get(name)
+    if found is None:
+        known = ", ".join(config.toolsets) or "none"
+        raise ClientError("invalid_params", f"There is no toolset named {name!r}; configured are: {known}.")
+    return found
