@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,13 +12,12 @@ import msgspec
 
 from conduit_daemon.agent import requests
 from conduit_daemon.agent._answers import decode, ended, read_item, too_late
-from conduit_daemon.agent._blocking import ATTEMPTS, PAUSE
+from conduit_daemon.agent._client import ATTEMPTS, PAUSE, Client
 from conduit_daemon.agent._errors import DaemonUnreachable
-from conduit_daemon.agent._link import BUSY, PROGRESS, Link, NotSent, Slot, connect
+from conduit_daemon.agent._link import PROGRESS, Link, NotSent, Slot, connect
 from conduit_daemon.agent._methods import described
 from conduit_daemon.agent._results import Progress
 from conduit_daemon.agent.requests import Request, Subscription
-from conduit_daemon.agent.sockets import Sockets, lookup
 
 __all__ = ["AsyncConduit", "AsyncStream"]
 
@@ -27,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncConduit:
+class AsyncConduit(Client):
     """A connection to the daemon, made when it is first needed and made again when the daemon restarts.
 
     It behaves as `Conduit` does. Tasks of one event loop may share it: their requests run at the same time
@@ -52,15 +50,8 @@ class AsyncConduit:
         timeout: float | None = None,
         reconnect_timeout: float = 5.0,
     ) -> None:
-        self.timeout = timeout
-        self.reconnect_timeout = reconnect_timeout
-        self._places = lookup(os.environ, socket=socket, config=config)
+        super().__init__(socket, config=config, timeout=timeout, reconnect_timeout=reconnect_timeout)
         self._channels: dict[bool, _Channel] = {}
-
-    @property
-    def sockets(self) -> tuple[Sockets, ...]:
-        """The sockets that are tried, in order."""
-        return self._places
 
     async def __aenter__(self) -> AsyncConduit:
         return self
@@ -138,12 +129,10 @@ class AsyncConduit:
                 return await channel.exchange(method, params, timeout, on_progress)
             except NotSent:
                 continue
-        place = self._places[0].control if control else self._places[0].agent
-        raise DaemonUnreachable(((place, "it ends every connection at once"),))
+        raise self._broken(control)
 
     async def _channel(self, control: bool, patience: float) -> _Channel:
-        if self._channels.get(control) is not None:
-            patience = max(patience, self.reconnect_timeout)
+        patience = self._patience(patience, known=control in self._channels)
         started = anyio.current_time()
         while True:
             known = self._channels.get(control)
@@ -152,9 +141,7 @@ class AsyncConduit:
             try:
                 channel = self._channels[control] = _Channel(connect(self._places, control=control))
             except DaemonUnreachable as error:
-                waited = anyio.current_time() - started
-                busy = any(why == BUSY for _, why in error.tried)
-                if waited >= (max(patience, self.reconnect_timeout) if busy else patience):
+                if self._gives_up(error, anyio.current_time() - started, patience):
                     raise
                 await anyio.sleep(PAUSE)
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import threading
 import time
@@ -15,27 +14,23 @@ import msgspec
 
 from conduit_daemon.agent import requests
 from conduit_daemon.agent._answers import decode, ended, read_item, too_late
+from conduit_daemon.agent._client import ATTEMPTS, PAUSE, Client
 from conduit_daemon.agent._errors import DaemonUnreachable
-from conduit_daemon.agent._link import BUSY, PROGRESS, Link, NotSent, Slot, connect
+from conduit_daemon.agent._link import PROGRESS, Link, NotSent, Slot, connect
 from conduit_daemon.agent._methods import described
 from conduit_daemon.agent._results import Progress
 from conduit_daemon.agent.requests import Request, Subscription
-from conduit_daemon.agent.sockets import Sockets, lookup
 
 __all__ = ["Conduit", "Stream"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ATTEMPTS = 3
-"""Connections that may break before a request is out, before it is given up."""
-PAUSE = 0.05
-"""Seconds between two attempts to connect."""
 GLANCE = 0.02
 """Seconds that a thread waits to write before it looks whether it should read as well."""
 
 
-class Conduit:
+class Conduit(Client):
     """A connection to the daemon, made when it is first needed and made again when the daemon restarts.
 
     Threads may share it: their requests run at the same time over one connection, so that the daemon sees
@@ -61,16 +56,9 @@ class Conduit:
         timeout: float | None = None,
         reconnect_timeout: float = 5.0,
     ) -> None:
-        self.timeout = timeout
-        self.reconnect_timeout = reconnect_timeout
-        self._places = lookup(os.environ, socket=socket, config=config)
+        super().__init__(socket, config=config, timeout=timeout, reconnect_timeout=reconnect_timeout)
         self._channels: dict[bool, _Channel] = {}
         self._connecting = threading.Lock()
-
-    @property
-    def sockets(self) -> tuple[Sockets, ...]:
-        """The sockets that are tried, in order."""
-        return self._places
 
     def __enter__(self) -> Conduit:
         return self
@@ -149,8 +137,7 @@ class Conduit:
                 return channel.exchange(method, params, timeout, on_progress)
             except NotSent:
                 continue
-        place = self._places[0].control if control else self._places[0].agent
-        raise DaemonUnreachable(((place, "it ends every connection at once"),))
+        raise self._broken(control)
 
     def _channel(self, control: bool, patience: float) -> _Channel:
         channel = self._channels.get(control)
@@ -160,16 +147,13 @@ class Conduit:
             known = self._channels.get(control)
             if known is not None and not known.link.broken:
                 return known
-            if known is not None:
-                patience = max(patience, self.reconnect_timeout)
+            patience = self._patience(patience, known=known is not None)
             started = time.monotonic()
             while True:
                 try:
                     channel = self._channels[control] = _Channel(connect(self._places, control=control))
                 except DaemonUnreachable as error:
-                    waited = time.monotonic() - started
-                    busy = any(why == BUSY for _, why in error.tried)
-                    if waited >= (max(patience, self.reconnect_timeout) if busy else patience):
+                    if self._gives_up(error, time.monotonic() - started, patience):
                         raise
                     time.sleep(PAUSE)
                 else:
