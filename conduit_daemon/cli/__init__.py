@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 __all__ = ["daemon", "main"]
@@ -9,13 +10,27 @@ __all__ = ["daemon", "main"]
 
 def main() -> int:
     """Runs `conduit` with the process's arguments and returns its exit code."""
-    from conduit_daemon.cli.command import run  # noqa: PLC0415 - importing the package costs nothing
-
-    return run(sys.argv[1:])
+    return _run(sys.argv[1:])
 
 
 def daemon() -> int:
     """Runs `conduitd`, which is `conduit run`."""
-    from conduit_daemon.cli.command import run  # noqa: PLC0415
+    return _run(["run", *sys.argv[1:]])
 
-    return run(["run", *sys.argv[1:]])
+
+def _run(arguments: list[str]) -> int:
+    _occupy_standard_descriptors()
+    from conduit_daemon.cli.command import run  # noqa: PLC0415 - importing the package costs nothing
+
+    return run(arguments)
+
+
+def _occupy_standard_descriptors() -> None:
+    """Opens what of 0, 1 and 2 is closed, so that no socket gets such a number and is written to by a stray print."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)

@@ -80,7 +80,7 @@ class Rpc:
 class Daemon:
     """A running `conduit run` in a folder of its own."""
 
-    def __init__(self, folder: Path, config: str, wait: bool = True, rpc: str = "") -> None:
+    def __init__(self, folder: Path, config: str, wait: bool = True, rpc: str = "", shell: str = "exec {}") -> None:
         self.folder = folder
         self.agent = folder / "agent.sock"
         self.control = folder / "control.sock"
@@ -92,9 +92,8 @@ class Daemon:
         )
         self.started = time.monotonic()
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [CONDUIT, "run", "--config", self.config], stdout=log, stderr=log, start_new_session=True
-            )
+            command = shell.format(f"{CONDUIT} run --config {self.config}")
+            self.process = subprocess.Popen(command, shell=True, stdout=log, stderr=log, start_new_session=True)
         self.connections: list[Rpc] = []
         if wait:
             self.wait_until(lambda: self.control.is_socket() and "daemon.started" in self.events(), 15)
@@ -170,10 +169,12 @@ def start() -> Iterator[Callable[..., Daemon]]:
     daemons: list[Daemon] = []
     with tempfile.TemporaryDirectory(prefix="cd-") as root:
 
-        def start(*tables: str, policy: str = ALLOW, wait: bool = True, rpc: str = "") -> Daemon:
+        def start(
+            *tables: str, policy: str = ALLOW, wait: bool = True, rpc: str = "", shell: str = "exec {}"
+        ) -> Daemon:
             folder = Path(root) / str(len(daemons))
             folder.mkdir()
-            daemon = Daemon(folder, "\n".join([policy, *tables]), wait, rpc)
+            daemon = Daemon(folder, "\n".join([policy, *tables]), wait, rpc, shell)
             daemons.append(daemon)
             return daemon
 
@@ -182,7 +183,7 @@ def start() -> Iterator[Callable[..., Daemon]]:
             for connection in daemon.connections:
                 connection.close()
             if daemon.process.poll() is None:
-                daemon.process.kill()
+                os.killpg(daemon.process.pid, signal.SIGKILL)
                 daemon.process.wait()
 
 

@@ -353,3 +353,44 @@ def test_more_connections_than_allowed_are_told_so(start: Any) -> None:
     second.close()
     daemon.wait_until(lambda: first.result("conduit/status")["connections"] == 1)
     assert daemon.rpc().result("ping") == {}
+
+
+def test_it_runs_without_standard_descriptors(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), wait=False, shell="exec {} <&- >&- 2>&-")
+    daemon.wait_until(daemon.control.is_socket)
+    daemon.wait_ready("a")
+    assert daemon.rpc().call("a__echo", {"text": "x"})["content"][0]["text"] == "x"
+    assert daemon.stop() == 0
+
+
+def test_a_log_that_nobody_reads_holds_no_call_up(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), wait=False, shell="{} 2>&1 | sleep 60")
+    daemon.wait_until(daemon.control.is_socket)
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    longest = 0.0
+    for i in range(2000):
+        began = time.monotonic()
+        assert rpc.call("a__echo", {"text": str(i)})["content"][0]["text"] == str(i)
+        longest = max(longest, time.monotonic() - began)
+    assert longest < 0.5
+    daemon.rpc(control=True).result("conduit/shutdown")
+    daemon.wait_until(lambda: not daemon.agent.exists(), 10)
+
+
+def test_a_process_out_of_descriptors_serves_on(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), wait=False, shell="ulimit -n 40; exec {}")
+    daemon.wait_until(daemon.control.is_socket)
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    many = []
+    for _ in range(60):
+        waiting = socket.socket(socket.AF_UNIX)
+        waiting.connect(str(daemon.agent))
+        many.append(waiting)
+    time.sleep(0.3)
+    assert rpc.call("a__echo", {"text": "x"})["content"][0]["text"] == "x"
+    for waiting in many:
+        waiting.close()
+    assert daemon.rpc().call("a__echo", {"text": "y"})["content"][0]["text"] == "y"
+    assert daemon.stop() == 0
