@@ -1,62 +1,39 @@
-"""One connection to a stdio server, from the start of its process to its end, held by one task.
+"""One connection to a server, from its start to its end, held by one task.
 
-The SDK's session and the process are entered and left in that task, for the SDK's cancel scopes may not be left
-in another one. Calls come in from any task through `begin_call`. How it ended is a value, not an exception: a
-server that fails is the ordinary case here.
+The SDK's session is entered and left in that task, for the SDK's cancel scopes may not be left in another one.
+What it stands on is a `Transport`. Calls come in from any task through `begin_call`. How it ended is a value, not
+an exception: a server that fails is the ordinary case here.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, final
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast, final
 
 import msgspec
 import trio
 
-from conduit_daemon.clients.dispatcher import LineDispatcher, OnProgress, Pending
+from conduit_daemon.clients.calls import CallParams, RunningCall
+from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress, Pending
+from conduit_daemon.clients.host import ConfiguredHost
 from conduit_daemon.clients.listing import list_tools
 from conduit_daemon.clients.port import Listing, OnResult
-from conduit_daemon.clients.process import Exit, ServerProcess, Warden
-from conduit_daemon.clients.results import inspect_result
+from conduit_daemon.clients.process import Exit, Warden
 from conduit_daemon.clients.session import Era, Negotiated, SdkDispatcher, import_sdk, negotiate, open_session
-from conduit_daemon.clients.stderr import ErrorOutput
-from conduit_daemon.config.model import LimitsConfig, ServerConfig
+from conduit_daemon.clients.stdio import StdioTransport
+from conduit_daemon.clients.transport import CallHeaders, Loss, Settings, Transport, Unreachable
 from conduit_daemon.errors import ClientError
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Connection", "Ended", "Observer", "Settings"]
 
 _DEBOUNCE: Final = 0.1
-_LAST_WORDS: Final = 0.05
-_EOF_WAIT: Final = 0.2
-_TAIL: Final = 5
+_EOF_WAIT: Final = 0.3
 _RESERVED_META: Final = "io.modelcontextprotocol/"
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a connection is made of.
-
-    Attributes:
-        server: The server's id.
-        config: Its configuration.
-        limits: The common bounds.
-        version: The daemon's own version, told to the server.
-        environ: The daemon's environment, of which the safe part is handed on.
-        clean: Masks secrets in what the server writes.
-    """
-
-    server: str
-    config: ServerConfig
-    limits: LimitsConfig
-    version: str
-    environ: Mapping[str, str]
-    clean: Callable[[str], str]
-
-    @property
-    def call_timeout(self) -> float:
-        """Seconds of silence that end a call."""
-        return self.config.call_timeout or self.limits.call_timeout
+_NEEDS_ATTENTION: Final = (401, 403)
+_METHOD_NOT_FOUND: Final = -32601
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +46,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         exit: How the process ended, where it did by itself.
         stderr: Its last lines.
         ready_for: Seconds that it was ready.
+        retry_after: Seconds that the server asks to be left alone.
     """
 
     kind: Literal["misconfigured", "probe", "start", "lost", "stopped"]
@@ -76,13 +54,14 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
     stderr: tuple[str, ...] = ()
     ready_for: float = 0.0
+    retry_after: float | None = None
 
 
 class Observer:
     """Whom a connection tells how it goes; called from its task. See `clients.actor`."""
 
     def on_started(self, pid: int) -> None:
-        """The process runs."""
+        """The process runs; not told of a server that is none of ours."""
 
     def on_ready(self, connection: Connection, negotiated: Negotiated, listing: Listing) -> None:
         """Calls may come."""
@@ -94,43 +73,9 @@ class Observer:
         """No call may come any more; told once, before the process is gone altogether."""
 
 
-class _CallParams(msgspec.Struct):
-    name: str
-    arguments: dict[str, Any]
-    meta: dict[str, Any] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
-
-
-@final
-class _RunningCall:
-    """A call at the server; turns its raw answer into a result."""
-
-    __slots__ = ("_dispatcher", "_on_result", "_server", "pending")
-
-    def __init__(self, server: str, dispatcher: LineDispatcher, on_result: OnResult) -> None:
-        self._server = server
-        self._dispatcher = dispatcher
-        self._on_result = on_result
-        self.pending: Pending | None = None
-
-    def cancel(self, error: ClientError) -> None:
-        """Ends the call with `error`; the server is told."""
-        if self.pending is not None:
-            self._dispatcher.cancel(self.pending, error)
-
-    def answer(self, raw: msgspec.Raw | None, error: ClientError | None) -> None:
-        """Takes the dispatcher's answer."""
-        is_error = False
-        if raw is not None:
-            try:
-                raw, is_error = inspect_result(raw, self._server)
-            except ClientError as broken:
-                raw, error = None, broken
-        self._on_result(raw, is_error, error)
-
-
 @final
 class Connection:
-    """One connection to a stdio server.
+    """One connection to a server.
 
     Args:
         settings: What it is made of.
@@ -140,21 +85,35 @@ class Connection:
         observer: Told how it goes.
     """
 
+    wire: Dispatcher
+
     def __init__(self, settings: Settings, era: Era, warden: Warden, bus: EventBus, observer: Observer) -> None:
+        self.server = settings.server
+        self.host = settings.host or ConfiguredHost(settings.config.roots)
+        self.nursery: trio.Nursery | None = None
+        self.running: set[RunningCall] = set()
         self._settings = settings
         self._era = era
         self._warden = warden
         self._bus = bus
         self._observer = observer
-        self._server = settings.server
         self._idle = settings.call_timeout
         self._meta: dict[str, Any] = {}
         self._modern = False
-        self._sdk: SdkDispatcher | None = None
+        self._headers: CallHeaders | None = None
+        self._sdk = SdkDispatcher(
+            self.server,
+            self.host,
+            caller=self._only_call,
+            on_tools_changed=self._note_change,
+            on_garbage=self._log_garbage,
+        )
+        self._transport: Transport | None = None
         self._tools_changed = trio.Event()
         self._ready_at: float | None = None
-        self._errors: ErrorOutput | None = None
         self._garbage = 0
+        self._how: Ended | None = None
+        self._opened = False
         self._closed = False
 
     # ---- calls
@@ -168,116 +127,122 @@ class Connection:
         meta: dict[str, Any],
         total: float,
         on_progress: OnProgress | None,
-    ) -> _RunningCall:
+    ) -> RunningCall:
         """Sends a call; see `Port.begin`."""
-        assert self._sdk is not None  # noqa: S101 - the port has this connection only while it is ready
-        lines = self._sdk.lines
-        request_id = lines.mint_id()
-        params = _CallParams(tool, arguments)
+        request_id = self.wire.mint_id()
+        params = CallParams(tool, arguments)
         if meta or self._meta or on_progress is not None:
             own = {key: value for key, value in meta.items() if not key.startswith(_RESERVED_META)}
             own.update(self._meta)
             if on_progress is not None:
                 own["progressToken"] = request_id
             params.meta = own
-        running = _RunningCall(self._server, lines, on_result)
-        running.pending = lines.begin(
-            request_id, "tools/call", params, running.answer, idle=self._idle, total=total, on_progress=on_progress
-        )
+        running = RunningCall(self, params, on_result, idle=self._idle, total=total, on_progress=on_progress)
+        running.send(request_id, total)
         return running
+
+    def headers(self, params: CallParams) -> Mapping[str, str] | None:
+        """What HTTP wants beside a call's message."""
+        return None if self._headers is None else self._headers.of_call(params.name, params.arguments)
+
+    def _only_call(self) -> RunningCall | None:
+        return next(iter(self.running)) if len(self.running) == 1 else None
 
     # ---- life
 
     async def run(self) -> Ended:
-        """Starts the server, keeps the connection and tells how it ended."""
-        config = self._settings.config
-        try:
-            process = await ServerProcess.open(config, self._warden, self._settings.environ)
-        except OSError as error:
-            return Ended(kind="misconfigured", reason=self._cannot_start(error))
-        self._observer.on_started(process.pid)
+        """Starts or reaches the server, keeps the connection and tells how it ended."""
         ended: Ended | None = None
-        try:
-            ended = await self._serve(process)
-        finally:
-            self._close_door(ended or Ended(kind="stopped", reason=f"server {self._server} was stopped"))
-            await process.close()
+        transport = self._transport = await self._new_transport()
+        async with trio.open_nursery() as nursery:
+            self.nursery = nursery
+            try:
+                with trio.fail_after(self._settings.config.connect_timeout):
+                    self.wire = self._sdk.wire = await nursery.start(transport.attend, self._sdk, self._lose)
+                self._opened = True
+                if transport.pid is not None:
+                    self._observer.on_started(transport.pid)
+                ended = await self._hold(transport)
+            except Unreachable as error:
+                ended = self._lost(error.loss)
+            except trio.TooSlowError:
+                seconds = self._settings.config.connect_timeout
+                ended = Ended(kind="start", reason=f"server {self.server} could not be reached within {seconds:g} s")
+            finally:
+                self.nursery = None
+                self._close_door(ended or Ended(kind="stopped", reason=f"server {self.server} was stopped"))
+            nursery.cancel_scope.cancel()
+        return self._how or ended or Ended(kind="stopped", reason=f"server {self.server} was stopped")
+
+    async def _new_transport(self) -> Transport:
+        settings = self._settings
+        if settings.config.kind == "stdio":
+            return StdioTransport(settings, self._warden, self._log_stderr)
+        module = "websocket" if settings.config.kind == "websocket" else "http"
+        await import_sdk()
+        made = await trio.to_thread.run_sync(importlib.import_module, f"conduit_daemon.clients.{module}")
+        return cast(Transport, made.new_transport(settings))
+
+    def _lose(self, loss: Loss) -> None:
+        if self._how is None:
+            self._how = self._lost(loss)
+            self._close_door(self._how)
+            if self.nursery is not None:
+                self.nursery.cancel_scope.cancel()
+
+    async def _hold(self, transport: Transport) -> Ended:
+        await import_sdk()
+        while True:
+            ended = await self._hold_session(transport)
+            if ended is not None:
+                break
+            transport.forgotten = trio.Event()  # the server knows the session no more: a new one at once
+        if ended.kind != "misconfigured" and transport.pid is not None:
+            with trio.move_on_after(_EOF_WAIT):  # how the process ended says more
+                await trio.sleep_forever()
         return ended
 
-    async def _serve(self, process: ServerProcess) -> Ended:
-        self._errors = errors = ErrorOutput(process.stderr_fd, self._log_stderr, self._settings.clean)
-        self._sdk = sdk = SdkDispatcher(
-            self._server,
-            process.stdout_fd,
-            process.stdin_fd,
-            max_line=self._settings.limits.max_result,
-            patience=self._settings.config.connect_timeout,
-            on_tools_changed=self._note_change,
-            on_garbage=self._log_garbage,
-        )
-        how: list[Ended] = []
-        async with trio.open_nursery() as nursery:
-
-            async def watch() -> None:
-                exit_ = await process.wait()
-                process.kill_group()  # a grandchild that holds the pipes must not keep the connection alive
-                sdk.lines.drain()
-                with trio.move_on_after(_LAST_WORDS):
-                    await errors.ended.wait()
-                how.append(self._exited(exit_))
-                self._close_door(how[0])
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(errors.run)
-            nursery.start_soon(watch)
-            ended = await self._hold_session(sdk)
-            with trio.move_on_after(_EOF_WAIT):  # an exit says more than a closed pipe
-                await process.wait()
-                await trio.sleep_forever()  # until the watcher has made its entry
-            how.append(ended)
-            nursery.cancel_scope.cancel()
-        return how[0]
-
-    async def _hold_session(self, sdk: SdkDispatcher) -> Ended:
+    async def _hold_session(self, transport: Transport) -> Ended | None:
         config = self._settings.config
-        await import_sdk()
         failed: BaseException | None = None
         with trio.CancelScope(deadline=trio.current_time() + config.connect_timeout) as scope:
             try:
                 async with (
-                    open_session(sdk, version=self._settings.version, roots=config.roots) as session,
+                    open_session(self._sdk, version=self._settings.version, host=self.host) as session,
                     trio.open_nursery() as nursery,
                 ):
-                    nursery.start_soon(self._leave_when_lost, sdk, nursery.cancel_scope)
-                    await self._become_ready(sdk, session)
+                    nursery.start_soon(self._leave_when_forgotten, transport, nursery.cancel_scope)
+                    await self._become_ready(transport, session)
                     scope.deadline = math.inf
-                    await self._follow_changes(sdk, session)
+                    await self._follow_changes(session)
             except* Exception as group:  # noqa: BLE001 - the SDK fails in many ways; each means no connection
                 failed = _first_leaf(group)
         if failed is not None:
-            return Ended(kind=self._kind(), reason=self._cannot_negotiate(failed), stderr=self._last_words())
+            return self._refused(failed)
         if scope.cancelled_caught:
-            reason = f"server {self._server} did not answer the handshake within {config.connect_timeout:g} s"
-            return Ended(kind="start", reason=reason, stderr=self._last_words())
-        if sdk.stalled:
-            reason = f"server {self._server} left its input unread for {config.connect_timeout:g} s"
-        else:
-            reason = f"server {self._server} closed its output" + ("" if self._ready_at else " during start")
-        return Ended(kind=self._kind(), reason=reason, stderr=self._last_words(), ready_for=self._ready_for())
+            reason = f"server {self.server} did not answer the handshake within {config.connect_timeout:g} s"
+            return Ended(kind="start", reason=reason, stderr=self.stderr[-5:])
+        return None
 
-    async def _leave_when_lost(self, sdk: SdkDispatcher, scope: trio.CancelScope) -> None:
-        await sdk.lost.wait()
+    async def _leave_when_forgotten(self, transport: Transport, scope: trio.CancelScope) -> None:
+        await transport.forgotten.wait()
         scope.cancel()
 
-    async def _become_ready(self, sdk: SdkDispatcher, session: Any) -> None:
+    async def _become_ready(self, transport: Transport, session: Any) -> None:
         negotiated = await negotiate(session, self._era)
         self._modern, self._meta = negotiated.modern, negotiated.meta
+        self._headers = transport.settle(negotiated.version, modern=negotiated.modern)
         self._tools_changed = trio.Event()
-        listing = await self._list(sdk)
-        self._ready_at = trio.current_time()
-        self._observer.on_ready(self, negotiated, listing)
+        listing = await self._list()
+        if self._ready_at is None:
+            self._ready_at = trio.current_time()
+            self._era = "modern" if negotiated.modern else "legacy"
+            self._observer.on_ready(self, negotiated, listing)
+        else:
+            self._observer.on_listing(listing)
+        transport.resume()
 
-    async def _follow_changes(self, sdk: SdkDispatcher, session: Any) -> None:
+    async def _follow_changes(self, session: Any) -> None:
         async with trio.open_nursery() as nursery:
             if self._modern:
                 nursery.start_soon(self._listen, session)
@@ -286,12 +251,12 @@ class Connection:
                 await trio.sleep(_DEBOUNCE)
                 self._tools_changed = trio.Event()
                 try:
-                    self._observer.on_listing(await self._list(sdk))
+                    self._observer.on_listing(await self._list())
                 except ClientError as error:
                     self._bus.emit(
                         "client.protocol",
                         level="warning",
-                        server=self._server,
+                        server=self.server,
                         reason=f"Its changed tools could not be listed, the old ones stay: {error.message}",
                     )
 
@@ -307,8 +272,8 @@ class Connection:
                 async with listen(session, tools_list_changed=True) as subscription:
                     async for _event in subscription:
                         self._note_change()
-            except (MCPError, RuntimeError) as error:
-                if "not found" in str(error).lower() or getattr(error, "code", 0) == -32601:
+            except (MCPError, ClientError, RuntimeError) as error:
+                if "not found" in str(error).lower() or getattr(error, "code", 0) == _METHOD_NOT_FOUND:
                     return  # this server announces nothing
             if trio.current_time() - began > 60:
                 pause = 0.5
@@ -316,24 +281,28 @@ class Connection:
             pause = min(pause * 2, 60)
             self._note_change()  # what changed while nobody listened
 
-    async def _list(self, sdk: SdkDispatcher) -> Listing:
+    async def _list(self) -> Listing:
+        headers = None if self._headers is None else self._headers.of_method("tools/list")
+
         async def page(params: dict[str, Any]) -> msgspec.Raw:
             if self._meta:
                 params = {**params, "_meta": self._meta}
-            return await sdk.request("tools/list", params, timeout=self._settings.config.connect_timeout)
+            timeout = self._settings.config.connect_timeout
+            return await self._sdk.request("tools/list", params, timeout=timeout, headers=headers)
 
-        return await list_tools(self._server, page)
+        listing = await list_tools(self.server, page)
+        return listing if self._headers is None else self._headers.learn(listing, self.server)
 
     # ---- its end
 
     def _close_door(self, ended: Ended) -> None:
-        if self._sdk is None or self._closed:
+        if self._closed or not self._opened:
             return
         self._closed = True
         self._observer.on_lost(ended)
 
-        def failed(pending: Pending) -> ClientError:
-            sent = pending.sent
+        def failed(pending: Pending | None) -> ClientError:
+            sent = pending is None or pending.sent
             fate = "The call may have taken effect." if sent else "Nothing was sent."
             data: dict[str, Any] = {"stderr": list(ended.stderr)} if ended.stderr else {}
             if ended.exit is not None:
@@ -344,51 +313,59 @@ class Connection:
             return ClientError(
                 "unavailable",
                 f"{ended.reason[:1].upper()}{ended.reason[1:]}. {fate}",
-                self._server,
+                self.server,
                 outcome="outcome_unknown" if sent else "not_sent",
-                retry_after=1.0,
+                retry_after=1.0 if ended.retry_after is None else ended.retry_after,
                 data=data,
             )
 
-        self._sdk.lines.fail_all(failed)
+        self.wire.fail_all(failed)
+        for call in list(self.running):
+            call.fail(failed(None))
 
-    def _exited(self, exit_: Exit) -> Ended:
-        reason = f"server {self._server} {exit_}"
-        kind = self._kind()
-        if kind == "start":
+    def _lost(self, loss: Loss) -> Ended:
+        reason = f"server {self.server} {loss.reason}"
+        kind: Literal["misconfigured", "probe", "start", "lost"] = "start" if self._ready_at is None else "lost"
+        if loss.attention:
+            kind = "misconfigured"
+        elif kind == "start" and self._opened:
             reason += " during start"
-            if self._era == "auto" and self._sdk is not None and not self._sdk.probe_answered:
+            if loss.exit is not None and self._era == "auto" and not self._sdk.probe_answered:
                 kind = "probe"
-        words = self._last_words()
-        if words:
-            reason += f": {words[-1][:200]}"
-        return Ended(kind=kind, reason=reason, exit=exit_, stderr=words, ready_for=self._ready_for())
+        if loss.exit is not None and loss.words:
+            reason += f": {loss.words[-1][:200]}"
+        return Ended(
+            kind=kind,
+            reason=reason,
+            exit=loss.exit,
+            stderr=loss.words,
+            ready_for=self._ready_for(),
+            retry_after=loss.retry_after,
+        )
 
-    def _kind(self) -> Literal["start", "lost", "probe"]:
-        return "start" if self._ready_at is None else "lost"
+    def _refused(self, failed: BaseException) -> Ended:
+        text = self._settings.clean(str(failed) or type(failed).__name__)[:300]
+        kind: Literal["misconfigured", "start", "lost"] = "start" if self._ready_at is None else "lost"
+        reason, retry_after = f"server {self.server} could not be agreed with on a protocol: {text}", None
+        if isinstance(failed, ClientError):
+            reason, retry_after = text[:1].lower() + text[1:].rstrip("."), failed.retry_after
+            if failed.data.get("http_status") in _NEEDS_ATTENTION:
+                kind = "misconfigured"
+        return Ended(
+            kind=kind,
+            reason=reason,
+            stderr=self.stderr[-5:],
+            ready_for=self._ready_for(),
+            retry_after=retry_after,
+        )
 
     def _ready_for(self) -> float:
         return 0.0 if self._ready_at is None else trio.current_time() - self._ready_at
 
-    def _last_words(self) -> tuple[str, ...]:
-        return () if self._errors is None else tuple(self._errors.tail(_TAIL))
-
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last 100 lines that the server wrote to its stderr."""
-        return () if self._errors is None else tuple(self._errors.last)
-
-    def _cannot_start(self, error: OSError) -> str:
-        config = self._settings.config
-        if isinstance(error, FileNotFoundError):
-            if config.cwd is not None and not config.cwd.is_dir():
-                return f"server {self._server} cannot start: its directory {config.cwd} does not exist"
-            return f"server {self._server} cannot start: the command {config.command!r} was not found"
-        return f"server {self._server} cannot start: {config.command!r}: {error.strerror or error}"
-
-    def _cannot_negotiate(self, error: BaseException) -> str:
-        text = self._settings.clean(str(error) or type(error).__name__)
-        return f"server {self._server} could not be agreed with on a protocol: {text[:300]}"
+        return () if self._transport is None else self._transport.stderr()
 
     # ---- what it says
 
@@ -398,7 +375,7 @@ class Connection:
     def _log_stderr(self, text: str) -> None:
         level = self._settings.config.log_stderr
         if level != "off":
-            self._bus.emit("client.stderr", level=level, server=self._server, line=text)
+            self._bus.emit("client.stderr", level=level, server=self.server, line=text)
 
     def _log_garbage(self, line: bytes, why: str) -> None:
         self._garbage += 1
@@ -407,7 +384,7 @@ class Connection:
         self._bus.emit(
             "client.protocol",
             level="warning",
-            server=self._server,
+            server=self.server,
             reason=f"A line on its output is no message ({why}); calls go on.",
             line=self._settings.clean(repr(line)[2:-1]),
             count=self._garbage,

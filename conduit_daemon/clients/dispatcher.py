@@ -1,20 +1,21 @@
-"""Many JSON-RPC requests at once over one pair of pipes, matched to their answers.
+"""Many JSON-RPC requests at once over one connection, matched to their answers.
 
-This is the hot path's half of a stdio client: `begin` writes a request and returns, the answer comes as a
-function call from the task that reads the server's output. No task, channel or model stands between.
-It knows JSON-RPC, progress and cancellation; what the SDK needs on top is in `clients.session`.
+This is the hot path's half of a client: `begin` sends a request and returns, the answer comes as a function
+call from the task that reads what the server sends. No task, channel or model stands between. It knows
+JSON-RPC, progress and cancellation; how messages travel is its subclasses' (`clients.stdio`, `clients.websocket`,
+`clients.http`), what the SDK needs on top is in `clients.session`.
 
-A server is not to be trusted: whatever it writes, only the call that it concerns can fail. Raw results are
-passed on only where they are valid UTF-8 without a carriage return (a reader that splits lines at one would
-take the rest for another message); other results are decoded and written anew.
+A server is not to be trusted: whatever it sends, only the call that it concerns can fail. Raw results are
+passed on only where they are valid UTF-8 without line breaks (a reader that splits lines at one would take the
+rest for another message). Between the tokens of valid JSON a line break is mere space, so it is left out.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, final
 
@@ -22,13 +23,21 @@ import msgspec
 import trio
 
 from conduit_daemon.clients.deadlines import Deadline, Deadlines
+from conduit_daemon.clients.envelopes import (
+    NOTHING,
+    UNDECODABLE,
+    Incoming,
+    decode,
+    decode_error,
+    decode_progress_token,
+    encode,
+    encode_request,
+)
 from conduit_daemon.errors import ClientError
-from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized, Queued, WriterClosed
 
-__all__ = ["NOTHING", "LineDispatcher", "OnAnswer", "OnProgress", "Peer", "Pending"]
+__all__ = ["Dispatcher", "OnAnswer", "OnProgress", "Peer", "Pending", "Sending"]
 
-NOTHING: Final = msgspec.Raw(b"")  # msgspec takes `Raw | None` for None alone, so absence is an empty Raw
-_MAX_BACKLOG: Final = 8 << 20
+_BREAKS: Final = b"\r\n"
 _ID_IN_TEXT: Final = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 OnAnswer = Callable[[msgspec.Raw | None, ClientError | None], None]
@@ -38,48 +47,27 @@ OnProgress = Callable[[msgspec.Raw], None]
 """Called with the raw params of each progress notification of a request."""
 
 
-class _Request(msgspec.Struct, omit_defaults=True):
-    id: int | str
-    method: str
-    params: Any = None
-    jsonrpc: str = msgspec.field(default="")
+class Sending(Protocol):
+    """A message that is not with the server yet.
 
+    Attributes:
+        started: Whether the server may have seen any of it.
+    """
 
-class _Incoming(msgspec.Struct):
-    id: int | str | None = None
-    method: str | None = None
-    params: msgspec.Raw = NOTHING
-    result: msgspec.Raw = NOTHING
-    error: msgspec.Raw = NOTHING
-
-
-class _Progress(msgspec.Struct):
-    progressToken: int | str
-
-
-class _WireError(msgspec.Struct, omit_defaults=True):
-    code: int
-    message: str = ""
-    data: Any = None
-
-
-_encode_into = msgspec.json.Encoder().encode_into
-_decode = msgspec.json.Decoder(_Incoming).decode
-_decode_progress = msgspec.json.Decoder(_Progress).decode
-_decode_error = msgspec.json.Decoder(_WireError).decode
+    started: bool
 
 
 class Peer(Protocol):
     """Whom the dispatcher tells what a server sends unasked. None of these may wait or raise."""
 
     def on_request(self, request_id: int | str, method: str, params: msgspec.Raw) -> None:
-        """The server asks something; `LineDispatcher.answer` or `.refuse` answers it."""
+        """The server asks something; `Dispatcher.answer` or `.refuse` answers it."""
 
     def on_notification(self, method: str, params: msgspec.Raw) -> None:
         """The server tells something other than progress."""
 
-    def on_garbage(self, line: bytes, why: str) -> None:
-        """A line that is no message; `line` is cut to its first bytes."""
+    def on_garbage(self, message: bytes, why: str) -> None:
+        """What is no message, cut to its first bytes."""
 
 
 @final
@@ -95,7 +83,7 @@ class Pending:
         self.idle = idle
         self.end = end
         self.deadline: Deadline | None = None
-        self.queued: Queued | None = None
+        self.queued: Sending | None = None
 
     @property
     def sent(self) -> bool:
@@ -103,31 +91,62 @@ class Pending:
         return self.queued is None or self.queued.started
 
 
-@final
-class LineDispatcher:
-    """JSON-RPC over two non-blocking descriptors, a message a line.
+class Dispatcher(ABC):
+    """JSON-RPC with one server; a subclass carries the messages.
 
     Args:
         server: The server's id, for messages.
-        read_fd: Where the server's messages come from.
-        write_fd: Where ours go. Neither descriptor is closed here.
         peer: Told what the server sends unasked.
-        max_line: Longest message in bytes; the answer of a longer one fails its call as ``too_large``.
-        patience: Seconds that the server may leave its input unread before `run` raises ``WriterStalled``.
+        max_message: Longest message in bytes; the answer that is longer fails its call as ``too_large``.
     """
 
-    def __init__(
-        self, server: str, read_fd: int, write_fd: int, peer: Peer, *, max_line: int, patience: float = math.inf
-    ) -> None:
+    def __init__(self, server: str, peer: Peer, *, max_message: int) -> None:
         self.server = server
         self.pending: dict[int | str, Pending] = {}
-        self._read_fd = read_fd
+        self.max_message = max_message
+        self.deadlines = Deadlines()
         self._peer = peer
-        self._splitter = LineSplitter(max_line)
-        self._max_line = max_line
-        self._writer = LineWriter(write_fd, patience=patience)
-        self._deadlines = Deadlines()
         self._next_id = 0
+
+    # ---- how messages travel
+
+    @abstractmethod
+    def send_request(
+        self, pending: Pending, method: str, body: bytearray, headers: Mapping[str, str] | None
+    ) -> Sending | None:
+        """Sends a request, without waiting.
+
+        Args:
+            pending: The request.
+            method: Its method.
+            body: The message, without a line break.
+            headers: For HTTP.
+
+        Returns:
+            None where the server has it, else what may still be withdrawn.
+
+        Raises:
+            ClientError: ``unavailable``: nothing was sent, and nothing will be.
+        """
+
+    @abstractmethod
+    def send_message(
+        self, method: str | None, body: bytearray, *, urgent: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Sends a notification (or an answer: `method` is None), or drops it where the server is gone."""
+
+    @abstractmethod
+    def abandon(self, pending: Pending, reason: str | None) -> bool:
+        """Has the server stop a request; tells whether it was withdrawn before the server saw any of it.
+
+        Args:
+            pending: The request.
+            reason: What the server is told; None for nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Sends nothing more."""
 
     def mint_id(self) -> int:
         """An id that no running request has."""
@@ -146,6 +165,7 @@ class LineDispatcher:
         idle: float = math.inf,
         total: float = math.inf,
         on_progress: OnProgress | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Pending:
         """Sends a request; its answer, or its failure, comes by `on_answer`.
 
@@ -157,46 +177,30 @@ class LineDispatcher:
             idle: Seconds of silence (no answer, no progress) after which it fails as ``timeout``.
             total: Seconds after which it fails however much progress came.
             on_progress: Called with each progress notification of this request.
+            headers: Where the message travels over HTTP, its own headers.
 
         Raises:
-            ClientError: ``unavailable``: nothing was sent (the pipe is closed, or the server leaves its input
-                unread and too much is queued already).
+            ClientError: ``unavailable``: nothing was sent (the connection is closed, or the server leaves its
+                input unread and too much is queued already).
         """
         if request_id in self.pending:
             raise ValueError(f"request id {request_id!r} is in use")
-        if self._writer.buffered > _MAX_BACKLOG:
-            raise ClientError(
-                "unavailable",
-                f"Server {self.server} does not read its input; nothing was sent.",
-                self.server,
-                retry_after=1.0,
-            )
-        line = bytearray()
-        _encode_into(_Request(request_id, method, params, "2.0"), line)
-        line += b"\n"
+        body = encode_request(request_id, method, params)
         now = trio.current_time()
         pending = Pending(request_id, on_answer, idle, now + total)
         pending.on_progress = on_progress
-        try:
-            pending.queued = self._writer.write(line)
-        except WriterClosed:
-            raise ClientError(
-                "unavailable", f"Server {self.server} closed its input; nothing was sent.", self.server, retry_after=1.0
-            ) from None
+        pending.queued = self.send_request(pending, method, body, headers)
         at = min(now + idle, pending.end)
         if at != math.inf:
-            pending.deadline = self._deadlines.add(at, partial(self._expire, pending))
+            pending.deadline = self.deadlines.add(at, partial(self._expire, pending))
         self.pending[request_id] = pending
         return pending
 
-    def notify(self, method: str, params: Any = None, *, urgent: bool = False) -> None:
+    def notify(
+        self, method: str, params: Any = None, *, urgent: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Sends a notification; dropped where the server is gone or leaves its input unread."""
-        if self._writer.buffered > 2 * _MAX_BACKLOG:
-            return
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        self._send(message, urgent=urgent)
+        self.send_message(method, encode(method=method, params=params), urgent=urgent, headers=headers)
 
     def cancel(self, pending: Pending, error: ClientError, *, tell: bool = True) -> None:
         """Ends a request with `error`; the server is told, ahead of queued messages, unless it never saw it.
@@ -205,86 +209,47 @@ class LineDispatcher:
         """
         if self.pending.get(pending.request_id) is not pending:
             return
-        queued = pending.queued
-        if queued is not None and self._writer.withdraw(queued):
+        if self.abandon(pending, error.kind if tell else None):
             error.outcome = "not_sent"
-        elif tell:
-            self.notify("notifications/cancelled", {"requestId": pending.request_id, "reason": error.kind}, urgent=True)
-        self._settle(pending, None, error)
+        self.settle(pending, None, error)
 
     # ---- answering the server
 
     def answer(self, request_id: int | str, result: Any) -> None:
         """Answers a request of the server's."""
-        self._send({"jsonrpc": "2.0", "id": request_id, "result": result})
+        self.send_message(None, encode(id=request_id, result=result))
 
     def refuse(self, request_id: int | str, code: int, message: str, data: Any = None) -> None:
         """Answers a request of the server's with an error."""
         error: dict[str, Any] = {"code": code, "message": message}
         if data is not None:
             error["data"] = data
-        self._send({"jsonrpc": "2.0", "id": request_id, "error": error})
+        self.send_message(None, encode(id=request_id, error=error))
 
-    # ---- life
-
-    async def run(self) -> None:
-        """Reads, writes and keeps deadlines until the server closes its output.
-
-        Raises:
-            WriterStalled: The server left its input unread for `patience` seconds.
-            OSError: Its output cannot be read.
-        """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._deadlines.run)
-            nursery.start_soon(self._write)
-            await self._read()
-            nursery.cancel_scope.cancel()
+    # ---- its end
 
     def fail_all(self, make_error: Callable[[Pending], ClientError]) -> None:
         """Ends every waiting request, and refuses to send more: the connection is over."""
-        self._writer.close()
+        self.close()
         for pending in list(self.pending.values()):
-            self._settle(pending, None, make_error(pending))
+            self.settle(pending, None, make_error(pending))
 
-    def drain(self) -> None:
-        """Takes in what a dead server had written before it died."""
-        while True:
-            try:
-                chunk = os.read(self._read_fd, READ_SIZE)
-            except (BlockingIOError, OSError):
-                return
-            if not chunk:
-                return
-            self._take(chunk)
+    def settle(self, pending: Pending, result: msgspec.Raw | None, error: ClientError | None) -> None:
+        """Gives a request its answer; harmless where it has one."""
+        if self.pending.get(pending.request_id) is not pending:
+            return
+        del self.pending[pending.request_id]
+        if pending.deadline is not None:
+            self.deadlines.cancel(pending.deadline)
+        pending.on_answer(result, error)
 
-    async def _read(self) -> None:
-        while True:
-            await trio.lowlevel.wait_readable(self._read_fd)
-            try:
-                chunk = os.read(self._read_fd, READ_SIZE)
-            except BlockingIOError:
-                continue
-            if not chunk:
-                return
-            self._take(chunk)
+    # ---- what the server sends
 
-    async def _write(self) -> None:
+    def take(self, line: bytes) -> None:
+        """Takes one message of the server's: an answer, a request or a notification."""
         try:
-            await self._writer.run()
-        except WriterClosed:
-            return  # its input is closed; the watcher of its process and its output say what comes of it
-
-    def _take(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
-            if isinstance(line, Oversized):
-                self._take_oversized(line)
-            elif line:
-                self._take_line(line)
-
-    def _take_line(self, line: bytes) -> None:
-        try:
-            message = _decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            message = decode(line)
+        except UNDECODABLE as error:
             self._take_undecodable(line, str(error))
             return
         if message.method is not None:
@@ -299,36 +264,37 @@ class LineDispatcher:
                 self._peer.on_garbage(line[:200], "no method and no id")
             return  # an answer that came after its call ended
         if message.error is not NOTHING and bytes(message.error) != b"null":
-            self._settle(pending, None, self._server_error(message.error))
+            self.settle(pending, None, self._server_error(message.error))
             return
         result = message.result
         if result is NOTHING:
-            self._settle(pending, None, self._broken("answered with neither a result nor an error"))
+            self.settle(pending, None, self.broken("answered with neither a result nor an error"))
             return
         if not line.isascii() or b"\r" in line:
             try:
                 result = _cleaned(result)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                self._settle(pending, None, self._broken(f"answered with what is no valid JSON ({error})"))
+            except UnicodeDecodeError as error:
+                self.settle(pending, None, self.broken(f"answered with what is no valid JSON ({error})"))
                 return
-        self._settle(pending, result, None)
+        self.settle(pending, result, None)
 
-    def _take_unasked(self, message: _Incoming) -> None:
+    def take_body(self, body: bytes) -> None:
+        """Takes one message that may be written over several lines."""
+        self.take(body.translate(None, _BREAKS) if b"\n" in body else body)
+
+    def _take_unasked(self, message: Incoming) -> None:
         method = message.method
         assert method is not None  # noqa: S101 - the caller looked
         if message.id is not None:
             self._peer.on_request(message.id, method, message.params)
             return
         if method == "notifications/progress":
-            try:
-                token = _decode_progress(message.params).progressToken
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                return
-            pending = self.pending.get(token)
+            token = decode_progress_token(message.params)
+            pending = self.pending.get(token) if token is not None else None
             if pending is None:
                 return
             if pending.deadline is not None:
-                self._deadlines.extend(pending.deadline, min(trio.current_time() + pending.idle, pending.end))
+                self.deadlines.extend(pending.deadline, min(trio.current_time() + pending.idle, pending.end))
             if pending.on_progress is not None:
                 pending.on_progress(message.params)
             return
@@ -340,40 +306,38 @@ class LineDispatcher:
             return
         if line[:1] == b"{":
             try:
-                _decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                decode(line)
+            except UNDECODABLE:
                 pending = self._named_in(line[:4096]) or self._named_in(line[-4096:])
                 if pending is not None:
-                    self._settle(pending, None, self._broken(f"answered with what is no valid JSON ({why})"))
+                    self.settle(pending, None, self.broken(f"answered with what is no valid JSON ({why})"))
                     return
             else:
-                self._take_line(line)  # it was only a byte order mark
+                self.take(line)  # it was only a byte order mark
                 return
         self._peer.on_garbage(line[:200], why)
 
-    def _take_oversized(self, line: Oversized) -> None:
-        pending = self._named_in(line.head) or self._named_in(line.tail)
+    def take_oversized(self, head: bytes, tail: bytes, size: int) -> None:
+        """Notes a message over the limit, of which only the edges were kept."""
+        pending = self._named_in(head) or self._named_in(tail)
         if pending is None:
-            self._peer.on_garbage(line.head[:200], f"a line of {line.size} bytes, over the limit of {self._max_line}")
-            return
-        error = ClientError(
+            self._peer.on_garbage(head[:200], f"a line of {size} bytes, over the limit of {self.max_message}")
+        else:
+            self.settle(pending, None, self.too_large(f"{size} bytes"))
+
+    def too_large(self, what: str) -> ClientError:
+        """The error of a call whose answer is over the limit."""
+        return ClientError(
             "too_large",
-            f"Server {self.server} answered with {line.size} bytes, over the limit of {self._max_line}; "
+            f"Server {self.server} answered with {what}, over the limit of {self.max_message}; "
             "ask for less, or raise limits.max_result.",
             self.server,
             outcome="outcome_unknown",
         )
-        self._settle(pending, None, error)
 
     def _named_in(self, text: bytes) -> Pending | None:
         found = _ID_IN_TEXT.search(text)
         return self.pending.get(int(found[1])) if found else None
-
-    def _settle(self, pending: Pending, result: msgspec.Raw | None, error: ClientError | None) -> None:
-        del self.pending[pending.request_id]
-        if pending.deadline is not None:
-            self._deadlines.cancel(pending.deadline)
-        pending.on_answer(result, error)
 
     def _expire(self, pending: Pending) -> None:
         if trio.current_time() >= pending.end:
@@ -390,9 +354,9 @@ class LineDispatcher:
 
     def _server_error(self, raw: msgspec.Raw) -> ClientError:
         try:
-            wire = _decode_error(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return self._broken("answered with a malformed error")
+            wire = decode_error(raw)
+        except UNDECODABLE:
+            return self.broken("answered with a malformed error")
         return ClientError(
             "server_error",
             f"Server {self.server} answered with an error: {wire.message or 'no message'} ({wire.code})",
@@ -401,7 +365,8 @@ class LineDispatcher:
             data={"error": msgspec.to_builtins(wire)},
         )
 
-    def _broken(self, what: str) -> ClientError:
+    def broken(self, what: str) -> ClientError:
+        """The error of a call that the server answered with what is no answer."""
         return ClientError(
             "protocol",
             f"Server {self.server} broke the protocol: it {what}. The call may have taken effect.",
@@ -409,19 +374,8 @@ class LineDispatcher:
             outcome="outcome_unknown",
         )
 
-    def _send(self, message: dict[str, Any], *, urgent: bool = False) -> None:
-        line = bytearray()
-        _encode_into(message, line)
-        line += b"\n"
-        try:
-            self._writer.write(line, urgent=urgent)
-        except WriterClosed:
-            return  # nobody is left to be told
-
 
 def _cleaned(raw: msgspec.Raw) -> msgspec.Raw:
     data = bytes(raw)
-    if b"\r" not in data:
-        data.decode()
-        return raw
-    return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(data)))
+    data.decode()
+    return msgspec.Raw(data.translate(None, _BREAKS)) if b"\r" in data else raw

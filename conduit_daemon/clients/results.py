@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from conduit_daemon.errors import ClientError
 
-__all__ = ["inspect_result"]
+__all__ = ["InputRequest", "InputWanted", "inspect_result"]
 
 
 class _Head(msgspec.Struct):
@@ -17,6 +17,33 @@ class _Head(msgspec.Struct):
     resultType: Any = UNSET
 
 
+class InputRequest(msgspec.Struct, frozen=True):
+    """One thing that a server wants before it goes on with a call."""
+
+    method: str
+    params: dict[str, Any] = {}
+
+
+class InputWanted(Exception):
+    """The answer to a call is no result yet: the server wants input first (2026-07-28).
+
+    Attributes:
+        requests: What it wants, by keys of its own.
+        state: What it wants back with the answers, as it is; UNSET for nothing.
+    """
+
+    def __init__(self, requests: dict[str, InputRequest], state: Any) -> None:
+        super().__init__()
+        self.requests = requests
+        self.state = state
+
+
+class _Wanted(msgspec.Struct):
+    inputRequests: dict[str, InputRequest] = {}
+    requestState: Any = UNSET
+
+
+_decode_wanted = msgspec.json.Decoder(_Wanted).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -32,7 +59,8 @@ def inspect_result(raw: msgspec.Raw, server: str) -> tuple[msgspec.Raw, bool]:
         The result without ``resultType`` (which only 2026-07-28 has), and whether the tool reports a failure.
 
     Raises:
-        ClientError: ``protocol``: it is no object, or asks for input that nobody can give.
+        InputWanted: The server asks for input before there is a result.
+        ClientError: ``protocol``: it is no object, or of a type that is not known.
     """
     try:
         head = _decode_head(raw)
@@ -45,8 +73,18 @@ def inspect_result(raw: msgspec.Raw, server: str) -> tuple[msgspec.Raw, bool]:
         del members["resultType"]
         return msgspec.Raw(msgspec.json.encode(members)), head.isError is True
     if head.resultType == "input_required":
-        raise _broken(server, "asked for input, which was not offered to it")
+        raise _wanted(raw, server)
     raise _broken(server, f"answered with a result of the unknown type {str(head.resultType)[:40]!r}")
+
+
+def _wanted(raw: msgspec.Raw, server: str) -> InputWanted | ClientError:
+    try:
+        wanted = _decode_wanted(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _broken(server, f"asked for input in a way that cannot be read ({error})")
+    if not wanted.inputRequests and wanted.requestState is UNSET:
+        return _broken(server, "asked for input, and did not say for which")
+    return InputWanted(wanted.inputRequests, wanted.requestState)
 
 
 def _broken(server: str, what: str) -> ClientError:

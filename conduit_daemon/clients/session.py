@@ -9,15 +9,16 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 
 import msgspec
 import trio
 
-from conduit_daemon.clients.dispatcher import LineDispatcher
+from conduit_daemon.clients.dispatcher import Dispatcher
+from conduit_daemon.clients.envelopes import UNDECODABLE
+from conduit_daemon.clients.host import ASKABLE, Declined, Host, Question
+from conduit_daemon.clients.port import Running
 from conduit_daemon.errors import ClientError
-from conduit_daemon.lines import WriterStalled
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -30,6 +31,8 @@ _PUMP: Final = 256
 _MAX_ASKED: Final = 16
 _BUSY: Final = -32000
 _INTERNAL: Final = -32603
+_NOT_OFFERED: Final = -32600
+_HOPELESS: Final = (401, 403, 429, 503)
 
 
 class Negotiated(msgspec.Struct, frozen=True):
@@ -57,33 +60,39 @@ async def import_sdk() -> None:
 
 @final
 class SdkDispatcher:
-    """A `LineDispatcher` as the SDK wants it, and what a server asks or tells, in order, to the SDK.
+    """A `Dispatcher` as the SDK wants it, and what a server asks or tells, in order, to the SDK.
 
     One pump hands on what the server tells, through a bounded queue; what it asks runs beside, at most 16
     at a time. What comes over that is refused or dropped, so a flood costs the server and nobody else.
 
     Args:
-        lines: The dispatcher beneath.
+        server: The server's id.
+        host: Answers what the server asks.
+        caller: Tells which call a question belongs to, where that is certain.
         on_tools_changed: Called when the server says that its tools changed.
-        on_garbage: Called with lines that are no messages.
+        on_garbage: Called with what is no message.
+
+    Attributes:
+        wire: The dispatcher beneath; set before a session is opened.
+        probe_answered: Whether the server answered ``server/discover`` in any way.
     """
+
+    wire: Dispatcher
 
     def __init__(
         self,
         server: str,
-        read_fd: int,
-        write_fd: int,
+        host: Host,
         *,
-        max_line: int,
-        patience: float,
+        caller: Callable[[], Running | None],
         on_tools_changed: Callable[[], None],
         on_garbage: Callable[[bytes, str], None],
     ) -> None:
-        self.lines = LineDispatcher(server, read_fd, write_fd, self, max_line=max_line, patience=patience)
-        self.lost = trio.Event()
-        self.stalled = False
         self.probe_answered = False
         self.dropped = 0
+        self._server = server
+        self._host = host
+        self._caller = caller
         self._on_tools_changed = on_tools_changed
         self._on_garbage = on_garbage
         self._told, self._telling = trio.open_memory_channel[tuple[str, msgspec.Raw]](_PUMP)
@@ -101,7 +110,8 @@ class SdkDispatcher:
         """Asks the server and waits for the result, decoded.
 
         Raises:
-            MCPError: The server answered with an error, or the connection ended.
+            MCPError: The server answered with an error.
+            ClientError: Nothing better will come of asking otherwise: it cannot be reached, or wants a login.
         """
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - imported by now; see the module's docstring
 
@@ -113,25 +123,30 @@ class SdkDispatcher:
                 timeout=options.get("timeout", math.inf),
                 request_id=options.get("request_id"),
                 tell=options.get("cancel_on_abandon", True),
+                headers=options.get("headers"),
             )
         except ClientError as error:
             wire = error.data.get("error")
+            if error.data.get("http_status") in _HOPELESS or (error.kind == "unavailable" and wire is None):
+                raise
             if wire is not None:
                 raise MCPError(wire["code"], wire.get("message", ""), wire.get("data")) from error
             raise MCPError(-32001 if error.kind == "timeout" else _BUSY, error.message) from error
         try:
             result = msgspec.json.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise MCPError(_INTERNAL, f"the server's answer to {method} is no JSON: {error}") from error
         if not isinstance(result, dict):
             raise MCPError(_INTERNAL, f"the server's answer to {method} is no object")
+        if method == "server/discover":
+            result.setdefault("resultType", "complete")  # absent means complete; the SDK insists on it
         return result
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: Mapping[str, Any] | None = None
     ) -> None:
         """Tells the server something."""
-        self.lines.notify(method, params)
+        self.wire.notify(method, params, headers=(opts or {}).get("headers"))
 
     async def run(
         self,
@@ -141,23 +156,15 @@ class SdkDispatcher:
         *,
         task_status: Any = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Runs the connection until the server closes its output; `lost` is set at the end."""
+        """Hands on what the server sends, until cancelled."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._pump)
                 task_status.started()
-                try:
-                    await self.lines.run()
-                except* WriterStalled:
-                    self.stalled = True
-                except* OSError:
-                    self.stalled = False
-                nursery.cancel_scope.cancel()
+                await self._pump()
         finally:
             self._nursery = None
-            self.lost.set()
 
     # ---- for the connection
 
@@ -169,6 +176,7 @@ class SdkDispatcher:
         timeout: float = math.inf,
         request_id: int | str | None = None,
         tell: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> msgspec.Raw:
         """Asks the server and waits for the raw result.
 
@@ -182,13 +190,13 @@ class SdkDispatcher:
             answers.append((result, error))
             answered.set()
 
-        wanted = self.lines.mint_id() if request_id is None else request_id
-        pending = self.lines.begin(wanted, method, params, on_answer, total=timeout)
+        wanted = self.wire.mint_id() if request_id is None else request_id
+        pending = self.wire.begin(wanted, method, params, on_answer, total=timeout, headers=headers)
         try:
             await answered.wait()
         except trio.Cancelled:
             gone = ClientError("cancelled", "The request was abandoned.", outcome="outcome_unknown")
-            self.lines.cancel(pending, gone, tell=tell)
+            self.wire.cancel(pending, gone, tell=tell)
             raise
         result, error = answers[0]
         if method == "server/discover" and (error is None or error.kind in ("server_error", "timeout")):
@@ -203,9 +211,12 @@ class SdkDispatcher:
     def on_request(self, request_id: int | str, method: str, params: msgspec.Raw) -> None:
         """Answers a ping at once; hands anything else to the SDK, in a task of its own."""
         if method == "ping":
-            self.lines.answer(request_id, {})
+            self.wire.answer(request_id, {})
+        elif method in ASKABLE and ASKABLE[method] not in self._host.capabilities:
+            reason = f"This client offers no {ASKABLE[method]}: it did not advertise it, and nobody can be asked."
+            self.wire.refuse(request_id, _NOT_OFFERED, reason)
         elif self._nursery is None or self._asked >= _MAX_ASKED:
-            self.lines.refuse(request_id, _BUSY, "This client answers no more requests at the moment.")
+            self.wire.refuse(request_id, _BUSY, "This client answers no more requests at the moment.")
         else:
             self._asked += 1
             self._nursery.start_soon(self._answer, request_id, method, params)
@@ -221,9 +232,9 @@ class SdkDispatcher:
         except trio.WouldBlock:
             self.dropped += 1
 
-    def on_garbage(self, line: bytes, why: str) -> None:
+    def on_garbage(self, message: bytes, why: str) -> None:
         """Passes on what is no message."""
-        self._on_garbage(line, why)
+        self._on_garbage(message, why)
 
     async def _pump(self) -> None:
         async for method, params in self._telling:
@@ -233,12 +244,20 @@ class SdkDispatcher:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - as above
 
         try:
-            result = await self._on_request(_ServerMessage(self, request_id), method, _decoded(params))
-            self.lines.answer(request_id, result)
+            if method in ASKABLE:
+                question = Question(
+                    server=self._server, method=method, params=_decoded(params) or {}, call=self._caller()
+                )
+                result = await self._host.answer(question)
+            else:
+                result = await self._on_request(_ServerMessage(self, request_id), method, _decoded(params))
+            self.wire.answer(request_id, result)
+        except Declined as declined:
+            self.wire.refuse(request_id, declined.code, str(declined))
         except MCPError as error:
-            self.lines.refuse(request_id, error.code, error.message, error.data)
+            self.wire.refuse(request_id, error.code, error.message, error.data)
         except Exception as error:  # noqa: BLE001 - what a server asks must not end its connection
-            self.lines.refuse(request_id, _INTERNAL, f"The request could not be answered ({type(error).__name__}).")
+            self.wire.refuse(request_id, _INTERNAL, f"The request could not be answered ({type(error).__name__}).")
         finally:
             self._asked -= 1
 
@@ -266,30 +285,34 @@ class _ServerMessage:
 def _decoded(params: msgspec.Raw) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(params) if len(params) else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return value if isinstance(value, dict) else None
 
 
-def open_session(dispatcher: SdkDispatcher, *, version: str, roots: tuple[Path, ...]) -> ClientSession:
+def open_session(dispatcher: SdkDispatcher, *, version: str, host: Host) -> ClientSession:
     """The SDK's session over our dispatcher; to be entered and left in one task.
 
     Args:
         dispatcher: Its way to the server.
         version: The daemon's own version.
-        roots: What a server that asks is told; none are advertised where it is empty.
+        host: Its capabilities are advertised; the dispatcher asks it, not the session.
     """
     import mcp_types as types  # noqa: PLC0415 - as above
     from mcp.client.session import ClientSession  # noqa: PLC0415 - as above
 
-    async def list_roots(context: Any) -> types.ListRootsResult:
-        found = [{"uri": root.as_uri(), "name": root.name} for root in roots]
-        return types.ListRootsResult.model_validate({"roots": found})
+    async def asked(*_: Any) -> Any:
+        return types.ErrorData(code=_INTERNAL, message="The question went astray.")
 
+    offered, callback = host.capabilities, cast(Any, asked)
+    sampling = offered.get("sampling")
     return ClientSession(
         dispatcher=dispatcher,
         client_info=types.Implementation(name="conduit", version=version),
-        list_roots_callback=list_roots if roots else None,
+        list_roots_callback=callback if "roots" in offered else None,
+        sampling_callback=callback if sampling is not None else None,
+        sampling_capabilities=None if sampling is None else types.SamplingCapability.model_validate(sampling),
+        elicitation_callback=callback if "elicitation" in offered else None,
     )
 
 
@@ -302,6 +325,7 @@ async def negotiate(session: ClientSession, era: Era) -> Negotiated:
     Raises:
         MCPError: The server refuses.
         RuntimeError: It speaks no version that we do.
+        ClientError: It cannot be reached, or wants a login.
     """
     from mcp.client._probe import negotiate_auto  # noqa: PLC0415 - as above
     from mcp_types import (  # noqa: PLC0415 - as above
@@ -325,7 +349,9 @@ async def negotiate(session: ClientSession, era: Era) -> Negotiated:
         meta = {
             PROTOCOL_VERSION_META_KEY: version,
             CLIENT_INFO_META_KEY: session._client_info.model_dump(by_alias=True, mode="json", exclude_none=True),
-            CLIENT_CAPABILITIES_META_KEY: {},
+            CLIENT_CAPABILITIES_META_KEY: session._build_capabilities(version).model_dump(
+                by_alias=True, mode="json", exclude_none=True
+            ),
         }
     tools = capabilities.tools if capabilities is not None else None
     return Negotiated(

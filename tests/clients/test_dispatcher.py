@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from conduit_daemon.clients.dispatcher import LineDispatcher
+from conduit_daemon.clients.stdio import LineDispatcher
 from conduit_daemon.errors import ClientError
 
 
@@ -24,7 +24,7 @@ class Server:
         incoming, self.write = os.pipe()
         self.fds = [self.read, out, incoming, self.write]
         os.set_blocking(incoming, False)
-        self.dispatcher = LineDispatcher("fake", incoming, out, self, max_line=max_line, patience=60)
+        self.dispatcher = LineDispatcher("fake", incoming, out, self, max_message=max_line, patience=60)
         self.requests: list[tuple[Any, str]] = []
         self.notifications: list[str] = []
         self.garbage: list[bytes] = []
@@ -155,7 +155,9 @@ async def test_progress_renews_the_silence_but_not_the_whole(autojump_clock: Moc
         got, _ = server.ask(idle=1, total=3.5, on_progress=lambda raw: seen.append(bytes(raw)))
         for _ in range(5):
             await trio.sleep(0.65)
-            server.dispatcher._take(b'{"method":"notifications/progress","params":{"progressToken":1,"progress":1}}\n')
+            server.dispatcher._take_chunk(
+                b'{"method":"notifications/progress","params":{"progressToken":1,"progress":1}}\n'
+            )
             assert got == [] or trio.current_time() - start >= 3.5
         await trio.sleep(5)
         assert got[0].kind == "timeout"

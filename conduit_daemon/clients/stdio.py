@@ -1,0 +1,225 @@
+"""A server as a process of ours, spoken to over its stdin and stdout, a message a line."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+import trio
+
+from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
+from conduit_daemon.clients.process import Exit, ServerProcess, Warden
+from conduit_daemon.clients.stderr import ErrorOutput
+from conduit_daemon.clients.transport import Loss, Settings, Unreachable
+from conduit_daemon.errors import ClientError
+from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized, Queued, WriterClosed, WriterStalled
+
+__all__ = ["LineDispatcher", "StdioTransport"]
+
+_MAX_BACKLOG: Final = 8 << 20
+_LAST_WORDS: Final = 0.05
+_EOF_WAIT: Final = 0.2
+_TAIL: Final = 5
+
+
+@final
+class LineDispatcher(Dispatcher):
+    """JSON-RPC over two non-blocking descriptors, a message a line.
+
+    Args:
+        server: The server's id, for messages.
+        read_fd: Where the server's messages come from.
+        write_fd: Where ours go. Neither descriptor is closed here.
+        peer: Told what the server sends unasked.
+        max_message: Longest line in bytes; the answer of a longer one fails its call as ``too_large``.
+        patience: Seconds that the server may leave its input unread before `run` raises ``WriterStalled``.
+    """
+
+    def __init__(
+        self, server: str, read_fd: int, write_fd: int, peer: Peer, *, max_message: int, patience: float = math.inf
+    ) -> None:
+        super().__init__(server, peer, max_message=max_message)
+        self._read_fd = read_fd
+        self._splitter = LineSplitter(max_message)
+        self._writer = LineWriter(write_fd, patience=patience)
+
+    def send_request(
+        self, pending: Pending, method: str, body: bytearray, headers: Mapping[str, str] | None
+    ) -> Queued | None:
+        """Writes the line, or queues it."""
+        if self._writer.buffered > _MAX_BACKLOG:
+            raise self._unavailable("does not read its input")
+        body += b"\n"
+        try:
+            return self._writer.write(body)
+        except WriterClosed:
+            raise self._unavailable("closed its input") from None
+
+    def send_message(
+        self, method: str | None, body: bytearray, *, urgent: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Writes the line, or queues it; a notification is dropped where too much is queued."""
+        if method is not None and self._writer.buffered > 2 * _MAX_BACKLOG:
+            return
+        body += b"\n"
+        try:
+            self._writer.write(body, urgent=urgent)
+        except WriterClosed:
+            return  # nobody is left to be told
+
+    def abandon(self, pending: Pending, reason: str | None) -> bool:
+        """Takes a queued line back; else tells the server, ahead of queued lines."""
+        queued = pending.queued
+        if isinstance(queued, Queued) and self._writer.withdraw(queued):
+            return True
+        if reason is not None:
+            params = {"requestId": pending.request_id, "reason": reason}
+            self.notify("notifications/cancelled", params, urgent=True)
+        return False
+
+    def close(self) -> None:
+        """Writes nothing more."""
+        self._writer.close()
+
+    async def run(self) -> None:
+        """Reads, writes and keeps deadlines until the server closes its output.
+
+        Raises:
+            WriterStalled: The server left its input unread for `patience` seconds.
+            OSError: Its output cannot be read.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.deadlines.run)
+            nursery.start_soon(self._write)
+            await self._read()
+            nursery.cancel_scope.cancel()
+
+    def drain(self) -> None:
+        """Takes in what a dead server had written before it died."""
+        while True:
+            try:
+                chunk = os.read(self._read_fd, READ_SIZE)
+            except (BlockingIOError, OSError):
+                return
+            if not chunk:
+                return
+            self._take_chunk(chunk)
+
+    async def _read(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self._read_fd)
+            try:
+                chunk = os.read(self._read_fd, READ_SIZE)
+            except BlockingIOError:
+                continue
+            if not chunk:
+                return
+            self._take_chunk(chunk)
+
+    async def _write(self) -> None:
+        try:
+            await self._writer.run()
+        except WriterClosed:
+            return  # its input is closed; the watcher of its process and its output say what comes of it
+
+    def _take_chunk(self, chunk: bytes) -> None:
+        for line in self._splitter.feed(chunk):
+            if isinstance(line, Oversized):
+                self.take_oversized(line.head, line.tail, line.size)
+            elif line:
+                self.take(line)
+
+    def _unavailable(self, what: str) -> ClientError:
+        return ClientError(
+            "unavailable", f"Server {self.server} {what}; nothing was sent.", self.server, retry_after=1.0
+        )
+
+
+@final
+class StdioTransport:
+    """Starts a server's process and ends it for certain.
+
+    Args:
+        settings: What the connection is made of.
+        warden: Ends the process if the daemon cannot.
+        on_stderr: Called with each line that the server writes to its stderr.
+    """
+
+    def __init__(self, settings: Settings, warden: Warden, on_stderr: Callable[[str], None]) -> None:
+        self.pid: int | None = None
+        self.forgotten = trio.Event()
+        self._settings = settings
+        self._warden = warden
+        self._on_stderr = on_stderr
+        self._errors: ErrorOutput | None = None
+
+    async def attend(
+        self, peer: Peer, on_lost: Callable[[Loss], None], *, task_status: trio.TaskStatus[Dispatcher]
+    ) -> None:
+        """Starts the process and keeps it; see `Transport.attend`."""
+        settings = self._settings
+        try:
+            process = await ServerProcess.open(settings.config, self._warden, settings.environ)
+        except OSError as error:
+            raise Unreachable(Loss(reason=f"cannot start: {self._cannot_start(error)}", attention=True)) from None
+        self.pid = process.pid
+        self._errors = errors = ErrorOutput(process.stderr_fd, self._on_stderr, settings.clean)
+        wire = LineDispatcher(
+            settings.server,
+            process.stdout_fd,
+            process.stdin_fd,
+            peer,
+            max_message=settings.limits.max_result,
+            patience=settings.config.connect_timeout,
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(errors.run)
+                nursery.start_soon(self._follow, wire, process, on_lost)
+                task_status.started(wire)
+                exit_ = await process.wait()
+                process.kill_group()  # a grandchild that holds the pipes must not keep the connection alive
+                wire.drain()
+                with trio.move_on_after(_LAST_WORDS):
+                    await errors.ended.wait()
+                on_lost(self._exited(exit_))
+                nursery.cancel_scope.cancel()
+        finally:
+            await process.close()
+
+    async def _follow(self, wire: LineDispatcher, process: ServerProcess, on_lost: Callable[[Loss], None]) -> None:
+        reason = "closed its output"
+        try:
+            await wire.run()
+        except* WriterStalled:
+            reason = f"left its input unread for {self._settings.config.connect_timeout:g} s"
+        except* OSError:
+            reason = "has an output that cannot be read"
+        await trio.sleep(_EOF_WAIT)  # an exit says more than a closed pipe
+        on_lost(Loss(reason=reason, words=self._last_words()))
+
+    def settle(self, version: str, *, modern: bool) -> None:
+        """Nothing goes beside the lines."""
+
+    def resume(self) -> None:
+        """Nothing was held back."""
+
+    def stderr(self) -> tuple[str, ...]:
+        """The last 100 lines that the server wrote to its stderr."""
+        return () if self._errors is None else tuple(self._errors.last)
+
+    def _last_words(self) -> tuple[str, ...]:
+        return () if self._errors is None else tuple(self._errors.tail(_TAIL))
+
+    def _exited(self, exit_: Exit) -> Loss:
+        return Loss(reason=str(exit_), exit=exit_, words=self._last_words())
+
+    def _cannot_start(self, error: OSError) -> str:
+        config = self._settings.config
+        if isinstance(error, FileNotFoundError):
+            if config.cwd is not None and not config.cwd.is_dir():
+                return f"its directory {config.cwd} does not exist"
+            return f"the command {config.command!r} was not found"
+        return f"{config.command!r}: {error.strerror or error}"

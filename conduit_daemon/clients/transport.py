@@ -1,0 +1,122 @@
+"""What a connection stands on: a way to a server that is opened, kept and closed by one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from conduit_daemon.clients.dispatcher import Dispatcher, Peer
+from conduit_daemon.clients.host import Host
+from conduit_daemon.clients.port import Listing
+from conduit_daemon.clients.process import Exit
+from conduit_daemon.config.model import LimitsConfig, ServerConfig
+
+__all__ = ["CallHeaders", "Loss", "Settings", "Transport", "Unreachable"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a connection is made of.
+
+    Attributes:
+        server: The server's id.
+        config: Its configuration.
+        limits: The common bounds.
+        version: The daemon's own version, told to the server.
+        environ: The daemon's environment, of which the safe part is handed on.
+        clean: Masks secrets in what the server writes.
+        host: Answers what the server asks; None for what the configuration can answer.
+    """
+
+    server: str
+    config: ServerConfig
+    limits: LimitsConfig
+    version: str
+    environ: Mapping[str, str]
+    clean: Callable[[str], str]
+    host: Host | None = None
+
+    @property
+    def call_timeout(self) -> float:
+        """Seconds of silence that end a call."""
+        return self.config.call_timeout or self.limits.call_timeout
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server was lost.
+
+    Attributes:
+        reason: The end of a sentence that begins with the server's name, as ``exited with code 7``.
+        exit: How its process ended, where it did.
+        words: The last lines that it wrote to its stderr.
+        attention: Whether trying again is of no use until somebody does something.
+        retry_after: Seconds that the server asks to be left alone.
+    """
+
+    reason: str
+    exit: Exit | None = None
+    words: tuple[str, ...] = ()
+    attention: bool = False
+    retry_after: float | None = None
+
+
+class Unreachable(Exception):
+    """No connection could be made; holds why.
+
+    Attributes:
+        loss: As for a server that was lost.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss.reason)
+        self.loss = loss
+
+
+class CallHeaders(Protocol):
+    """What goes beside the messages of 2026-07-28 where they travel over HTTP."""
+
+    def of_method(self, method: str) -> Mapping[str, str]:
+        """Beside any request."""
+
+    def of_call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Beside a call."""
+
+    def learn(self, listing: Listing, server: str) -> Listing:
+        """Notes which arguments of which tools are headers; tools that say so wrongly are dropped."""
+
+
+class Transport(Protocol):
+    """A way to one server, good for one connection.
+
+    Attributes:
+        pid: The server's process, where it has one of ours.
+        forgotten: Set when the server knows the session no more and the connection is to begin a new one.
+    """
+
+    pid: int | None
+    forgotten: trio.Event
+
+    async def attend(
+        self, peer: Peer, on_lost: Callable[[Loss], None], *, task_status: trio.TaskStatus[Dispatcher]
+    ) -> None:
+        """Opens it, reports the dispatcher that stands on it, and keeps it until cancelled.
+
+        Args:
+            peer: Told what the server sends unasked.
+            on_lost: Called once if the server is lost, at once and before anything is tidied up.
+            task_status: Started with the dispatcher.
+
+        Raises:
+            Unreachable: It cannot be opened.
+        """
+
+    def settle(self, version: str, *, modern: bool) -> CallHeaders | None:
+        """Takes note of what was negotiated; None where nothing goes beside the messages."""
+
+    def resume(self) -> None:
+        """Sends what was held back while a session was begun."""
+
+    def stderr(self) -> tuple[str, ...]:
+        """The last 100 lines that the server wrote to its stderr."""
