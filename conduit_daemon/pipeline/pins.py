@@ -13,7 +13,7 @@ from conduit_daemon.config.model import ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry, canonical
 from conduit_daemon.model import Dropped, Tool
-from conduit_daemon.pipeline.state_file import StateFile
+from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Pins"]

@@ -9,7 +9,7 @@ from typing import Final, Literal, final
 
 import msgspec
 
-from conduit_daemon.pipeline.state_file import StateFile
+from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Answer", "Binding", "Remembered", "Scope"]

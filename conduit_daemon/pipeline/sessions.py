@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 import msgspec
 
 from conduit_daemon.pipeline.context import Context
-from conduit_daemon.pipeline.state_file import StateFile
+from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus
 
 if TYPE_CHECKING:
