@@ -29,6 +29,8 @@ import trio
 import supervisors
 from conduit_daemon.clients.actor import Client, Timeline, new_port, new_timeline
 from conduit_daemon.clients.connection import Settings
+from conduit_daemon.clients.kept import KeptListing
+from conduit_daemon.clients.port import Port
 from conduit_daemon.clients.roster import Roster
 from conduit_daemon.config import (
     Config,
@@ -149,6 +151,7 @@ class Daemon:
         self._governance.pins.on_change = _tell_hub
         self._guardian = Guardian(bus)
         self._connections: set[Connection] = set()
+        self._kept: dict[str, KeptListing] = {}
         self._gate = Gate(
             catalogue=self._catalogue,
             policy=self._policy,
@@ -163,7 +166,7 @@ class Daemon:
             self._config,
             self._gate.ports,
             new_client=self._new_client,
-            new_port=new_port,
+            new_port=self._new_port,
             on_port=self._gate.configure_server,
             idle=self._gate.idle,
             on_change=_tell_hub,
@@ -274,6 +277,10 @@ class Daemon:
             name="service",
         )
 
+    def _new_port(self, server: str, wanted: ServerConfig) -> Port:
+        kept = self._kept[server] = KeptListing(self._state, server, wanted, self._bus)
+        return new_port(server, kept.load(), lazy=wanted.start == "lazy")
+
     def _new_client(self, server: str, wanted: ServerConfig) -> Callable[[], Client]:
         settings = Settings(
             server=server,
@@ -286,7 +293,8 @@ class Daemon:
         timeline = self._timelines.setdefault(server, new_timeline())
 
         def start() -> Client:
-            return Client(settings, self._gate.ports[server], self._guardian, self._bus, timeline, _tell_hub)
+            port, kept = self._gate.ports[server], self._kept[server]
+            return Client(settings, port, self._guardian, self._bus, timeline, _tell_hub, kept=kept)
 
         return start
 

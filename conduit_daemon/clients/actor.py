@@ -3,12 +3,14 @@
 Its connection is a task of its own, so that it answers while it connects. What it finds out it writes on the
 server's port and tells the hub. That a server fails is a state; only a defect crashes the actor, and only for
 that its supervisor restarts it.
+
+A lazy server rests until a call is held at its port. It is started once to learn its tools where no listing was
+kept; one that fails is tried again like any other, so that its state tells the truth, and rests once it is ready.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -16,7 +18,10 @@ import msgspec
 import trio
 
 import supervisors
+from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
+from conduit_daemon.clients.journal import Journal, Timeline, new_timeline, resting, sentence, starting
+from conduit_daemon.clients.kept import KeptListing
 from conduit_daemon.clients.port import ClientState, Listing, Port, Standing
 from conduit_daemon.clients.process import Warden
 from conduit_daemon.clients.recovery import Recovery
@@ -27,28 +32,28 @@ from conduit_daemon.messages import (
     RestartServer,
     StartServer,
     StopServer,
-    TimelineEntry,
 )
-from conduit_daemon.telemetry.events import EventBus, Level
+from conduit_daemon.telemetry.events import EventBus
 from supervisors import Actor, From
 
-__all__ = ["Client", "Timeline", "new_port"]
+__all__ = ["Client", "Timeline", "new_port", "new_timeline"]
 
-_KEPT: Final = 200
 _ERAS: Final[dict[str, Era]] = {"auto": "auto", "2025-11-25": "legacy", "2026-07-28": "modern"}
 
-Timeline = deque[TimelineEntry]
-"""What happened to one client, the last 200 things; kept by the application, so that it survives the actor."""
 
+def new_port(server: str, listing: Listing | None = None, *, lazy: bool = False) -> Port:
+    """A port whose client has not begun.
 
-def new_port(server: str) -> Port:
-    """A port whose client has not begun."""
-    return Port(server, Standing(state="connecting", since=time.time(), reason=_starting(server), first=True))
-
-
-def new_timeline() -> Timeline:
-    """An empty timeline."""
-    return deque(maxlen=_KEPT)
+    Args:
+        server: The server's id.
+        listing: The last listing known.
+        lazy: Whether the server rests until it is called.
+    """
+    if lazy and listing is not None:
+        standing = Standing(state="idle", since=time.time(), reason=resting(server))
+    else:
+        standing = Standing(state="connecting", since=time.time(), reason=starting(server), first=True)
+    return Port(server, standing, listing)
 
 
 class _ConnectionEnded(msgspec.Struct, frozen=True):
@@ -57,6 +62,18 @@ class _ConnectionEnded(msgspec.Struct, frozen=True):
 
 
 class _TryAgain(msgspec.Struct, frozen=True):
+    generation: int
+
+
+class _CallHeld(msgspec.Struct, frozen=True):
+    until: float
+
+
+class _LookAtHeld(msgspec.Struct, frozen=True):
+    """The time of a call that is held may be over."""
+
+
+class _LookIfIdle(msgspec.Struct, frozen=True):
     generation: int
 
 
@@ -99,6 +116,9 @@ class Client(Actor):
         bus: Where events go.
         timeline: Where it keeps what happened.
         on_change: Called with the server's id after each change of state or listing.
+        kept: Where its last listing is kept.
+        instance: Which of several servers of one id it is; None for the one that is for all.
+        sleep: Tells when the machine has slept.
     """
 
     def __init__(
@@ -109,16 +129,24 @@ class Client(Actor):
         bus: EventBus,
         timeline: Timeline,
         on_change: Callable[[str], None],
+        *,
+        kept: KeptListing | None = None,
+        instance: str | None = None,
+        sleep: SleepWatch | None = None,
     ) -> None:
-        self.name = f"client:{settings.server}"
+        self.name = f"client:{settings.server}" if instance is None else f"client:{settings.server}:{instance}"
         self.generation = 0
         self._settings = settings
         self._server = settings.server
         self._port = port
         self._warden = warden
         self._bus = bus
-        self._timeline = timeline
+        self._journal = Journal(settings.server, bus, timeline)
         self._on_change = on_change
+        self._kept = kept
+        self._sleep = sleep or SleepWatch()
+        self._lazy = settings.config.start == "lazy" or settings.config.scope == "connection"
+        self._called = False
         self._recovery = Recovery(settings.config.backoff)
         self._era: Era = _ERAS[settings.config.protocol]
         self._connection: Connection | None = None
@@ -127,9 +155,19 @@ class Client(Actor):
         self._again = False
 
     async def init(self) -> None:
-        """Begins to connect; never waits for it."""
-        self._port.target = None
-        self._connect("it is starting")
+        """Begins to connect, or to wait for a call; never waits for either."""
+        port, name = self._port, self.name or ""
+        port.target = None
+        port.patience = self._settings.call_timeout
+        port.on_held = lambda until: supervisors.send(name, _CallHeld(until))
+        if self._kept is not None:
+            self.start_task(self._kept.run)
+        for until in port.held:
+            self._take_held(until)
+        if self._lazy and port.listing is not None and not port.held:
+            self._stand("idle", resting(self._server))
+        elif self._task is None:
+            self._connect("it is starting")
 
     async def handle_call(self, request: Any, sender: From) -> Any:
         """Answers what `messages` lists for clients."""
@@ -137,6 +175,7 @@ class Client(Actor):
             case RestartServer():
                 self._restart()
             case StartServer():
+                self._called = True
                 if self._task is None:
                     self._recovery.forget()
                     self._connect("it was asked to start")
@@ -157,6 +196,13 @@ class Client(Actor):
             case _TryAgain(generation):
                 if generation == self.generation and self._task is None:
                     self._connect("it is tried again")
+            case _CallHeld(until):
+                self._take_held(until)
+            case _LookAtHeld():
+                self._port.expire_held()
+            case _LookIfIdle(generation):
+                if generation == self.generation:
+                    self._look_if_idle()
 
     # ---- connecting
 
@@ -169,11 +215,12 @@ class Client(Actor):
         probing = self._port.standing.circuit != "closed"
         self._stand(
             "connecting",
-            f"{_starting(self._server)} ({why})" if self.generation > 1 else _starting(self._server),
+            f"{starting(self._server)} ({why})" if self.generation > 1 else starting(self._server),
             circuit="half_open" if probing else "closed",
             first=self._port.standing.first,
+            waking=self._port.standing.startable and bool(self._port.held),
         )
-        self._tell("client.connecting", "debug", f"Server {self._server} is being started: {why}.")
+        self._journal.tell("client.connecting", "debug", f"Server {self._server} is being started: {why}.")
         self._task = self.start_task(self._hold, connection, self.generation)
 
     async def _hold(self, connection: Connection, generation: int) -> None:
@@ -185,6 +232,7 @@ class Client(Actor):
             supervisors.send(me, _ConnectionEnded(generation, ended))
 
     def _restart(self) -> None:
+        self._called = True
         self._recovery.forget()
         if self._task is None:
             self._connect("it was asked to restart")
@@ -196,9 +244,13 @@ class Client(Actor):
         self._again = False
         if self._task is not None:
             self._task.cancel()
-            return
-        self._stand("stopped", f"server {self._server} was stopped")
-        self._tell("client.stopped", "info", f"Server {self._server} was stopped.")
+        if self._task is None or self._port.standing.state == "idle":
+            self._stand_stopped(f"server {self._server} was stopped")
+
+    def _stand_stopped(self, reason: str) -> None:
+        self._stand("stopped", reason)
+        self._port.fail_held()
+        self._journal.tell("client.stopped", "info", sentence(reason))
 
     def _take_end(self, ended: Ended) -> None:
         if self._connection is not None:
@@ -206,29 +258,65 @@ class Client(Actor):
         self._task = self._connection = None
         again, self._again = self._again, False
         if again:
-            self._connect("it was asked to restart")
+            self._connect("a call waits for it" if self._port.held else "it was asked to restart")
         elif ended.kind == "stopped":
-            self._stand("stopped", ended.reason)
-            self._tell("client.stopped", "info", f"{_sentence(ended.reason)}")
+            if self._port.standing.state not in ("idle", "stopped"):
+                self._stand_stopped(ended.reason)
         elif ended.kind == "misconfigured":
             self._stand("needs_attention", ended.reason)
-            self._tell("client.needs_attention", "error", f"{_sentence(ended.reason)} It is not tried again.")
+            self._port.fail_held()
+            self._journal.tell("client.needs_attention", "error", f"{sentence(ended.reason)} It is not tried again.")
         elif ended.kind == "probe":
             self._era = "legacy"
-            self._tell("client.down", "info", f"{_sentence(ended.reason)} It may know only the older handshake.")
+            self._journal.tell("client.down", "info", f"{sentence(ended.reason)} It may know only the older handshake.")
             self._connect("with the older handshake")
         else:
             self._fail(ended)
 
     def _fail(self, ended: Ended) -> None:
         self._era = _ERAS[self._settings.config.protocol] if ended.kind == "start" else self._era
-        pause = self._recovery.failed(ended.ready_for)
+        pause = self._recovery.failed(ended.ready_for, after_sleep=self._sleep.just_woke())
         retry_at = trio.current_time() + pause.seconds
         state: ClientState = "open" if pause.circuit == "open" else "waiting"
         self._stand(state, ended.reason, retry_at=retry_at, circuit=pause.circuit)
-        text = f"Server {self._server} is tried again in {pause.seconds:.1f} s (failure {pause.failures} in a row)."
-        self._tell("client.retry", "info", text, retry_in=round(pause.seconds, 3))
+        if ended.kind != "lost" or state == "open":  # what was lost unsent waits for one attempt, not for many
+            self._port.fail_held()
+        why = f"failure {pause.failures} in a row" if pause.failures else "the machine has slept"
+        text = f"Server {self._server} is tried again in {pause.seconds:.1f} s ({why})."
+        self._journal.tell("client.retry", "info", text, retry_in=round(pause.seconds, 3))
         supervisors.send_after(supervisors.self_ref(), _TryAgain(self.generation), pause.seconds)
+
+    # ---- resting
+
+    def _take_held(self, until: float) -> None:
+        self._called = True
+        supervisors.send_after(supervisors.self_ref(), _LookAtHeld(), max(until - trio.current_time(), 0))
+        if self._port.standing.state != "idle":
+            return
+        if self._task is None:
+            self._connect("a call waits for it")
+        else:  # it is just being ended
+            self._again = True
+            self._stand("connecting", starting(self._server), waking=True)
+
+    def _rest(self) -> None:
+        self._port.target = None
+        self._called = False
+        self._stand("idle", resting(self._server))
+        self._journal.tell("client.idle", "info", f"Server {self._server} rests until it is called.")
+        if self._task is not None:
+            self._task.cancel()
+
+    def _look_if_idle(self) -> None:
+        wait = self._settings.config.idle_timeout
+        if wait is None or self._port.target is None:
+            return
+        if not self._port.running:
+            wait -= trio.current_time() - self._port.quiet_since
+            if wait <= 0:
+                self._rest()
+                return
+        supervisors.send_after(supervisors.self_ref(), _LookIfIdle(self.generation), wait)
 
     # ---- what its connection tells
 
@@ -245,15 +333,29 @@ class Client(Actor):
         pid = self._port.standing.pid
         self._stand("ready", None, protocol_version=negotiated.version, pid=pid)
         text = f"Server {self._server} is ready: {len(listing.tools)} tools, protocol {negotiated.version}."
-        self._tell("client.ready", "info", text, tools=len(listing.tools), protocol_version=negotiated.version)
-        self._report_dropped(listing)
+        self._journal.tell("client.ready", "info", text, tools=len(listing.tools), protocol_version=negotiated.version)
+        self._journal.tell_dropped(listing)
+        self._keep(listing)
+        self._port.quiet_since = trio.current_time()
+        self._port.send_held()
+        if not self._lazy:
+            return
+        if not self._called:
+            self._rest()
+        elif self._settings.config.idle_timeout is not None:
+            supervisors.send(supervisors.self_ref(), _LookIfIdle(self.generation))
+
+    def _keep(self, listing: Listing) -> None:
+        if self._kept is not None:
+            self._kept.save(listing)
 
     def note_listing(self, listing: Listing) -> None:
         """The tools changed."""
         self._port.listing = listing
+        self._keep(listing)
         text = f"Server {self._server} now has {len(listing.tools)} tools."
-        self._tell("client.tools_changed", "info", text, tools=len(listing.tools))
-        self._report_dropped(listing)
+        self._journal.tell("client.tools_changed", "info", text, tools=len(listing.tools))
+        self._journal.tell_dropped(listing)
         self._on_change(self._server)
 
     def note_lost(self, ended: Ended) -> None:
@@ -262,9 +364,11 @@ class Client(Actor):
         if ended.kind in ("start", "lost"):
             exit_ = ended.exit
             facts = {} if exit_ is None else {"exit_code": exit_.code, "signal": exit_.signal}
-            self._tell("client.down", "warning", _sentence(ended.reason), **facts)
-        if was_ready:
-            self._stand("waiting", ended.reason)
+            self._journal.tell("client.down", "warning", sentence(ended.reason), **facts)
+        if was_ready and ended.kind == "stopped" and not self._again:
+            self._stand_stopped(ended.reason)
+        elif was_ready:
+            self._stand("connecting" if self._again else "waiting", ended.reason)
 
     # ---- saying so
 
@@ -278,23 +382,6 @@ class Client(Actor):
         )
         self._on_change(self._server)
 
-    def _tell(self, event: str, level: Level, text: str, **fields: Any) -> None:
-        self._timeline.append(TimelineEntry(time.time(), event, text))
-        known = {key: value for key, value in fields.items() if value is not None}
-        self._bus.emit(event, level=level, server=self._server, reason=text, **known)
-
-    def _report_dropped(self, listing: Listing) -> None:
-        for dropped in listing.dropped:
-            self._bus.emit(
-                "client.tool_dropped",
-                level="warning",
-                server=self._server,
-                tool=dropped.members[0][1],
-                reason=dropped.reason,
-            )
-        if listing.note is not None:
-            self._tell("client.protocol", "warning", f"The listing of {self._server} was cut short: {listing.note}.")
-
     def _explain(self) -> Explanation:
         standing = self._port.standing
         retry = None if standing.retry_at is None else max(0.0, standing.retry_at - trio.current_time())
@@ -303,14 +390,7 @@ class Client(Actor):
             state=standing.state,
             reason=standing.reason,
             next_retry=retry,
-            timeline=tuple(self._timeline),
+            waiting=len(self._port.held),
+            timeline=tuple(self._journal.timeline),
             stderr=(self._connection.stderr if self._connection is not None else ()) or self._last_stderr,
         )
-
-
-def _starting(server: str) -> str:
-    return f"server {server} is being started"
-
-
-def _sentence(reason: str) -> str:
-    return f"{reason[:1].upper()}{reason[1:]}."

@@ -2,6 +2,10 @@
 
 A port outlives the actor that keeps the connection, and the connection. Calls reach the server through it
 without a message to anybody; the actor opens and closes it and writes on it what its state is.
+
+A call that finds no connection fails at once, with two exceptions, in which it is held until the server is ready:
+the server rests and starts for calls, or the call was lost with a connection before a byte of it was sent. The
+latter happens once to a call.
 """
 
 from __future__ import annotations
@@ -9,25 +13,25 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol, final
+from collections.abc import Callable, Collection
+from typing import Any, Final, Protocol, final
 
 import msgspec
 import trio
 
 from conduit_daemon.clients.dispatcher import OnProgress
+from conduit_daemon.clients.standing import CircuitState, ClientState, Standing
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Dropped, Tool
 
 __all__ = ["CallTarget", "CircuitState", "ClientState", "Listing", "OnResult", "Port", "Running", "Standing"]
 
-ClientState = Literal["stopped", "connecting", "ready", "waiting", "open", "needs_attention", "idle"]
-CircuitState = Literal["closed", "open", "half_open"]
-
 OnResult = Callable[[msgspec.Raw | None, bool, ClientError | None], None]
 """Called once: with a raw CallToolResult and whether the tool reports a failure, or with an error."""
 
 _RECENT: Final = 512
+_PATIENCE: Final = 60.0
+_COMING_BACK: Final = frozenset({"waiting", "connecting"})
 
 
 class Running(Protocol):
@@ -67,30 +71,82 @@ class Listing(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client stands.
+@final
+class _PortCall:
+    """A call that went through the port: at the server, or held until there is one."""
 
-    Attributes:
-        state: As `20-clients` names them.
-        reason: One sentence, where the state is not ready.
-        since: Unix seconds of the last change.
-        retry_at: Time of the next attempt, on trio's clock; None where none is planned.
-        circuit: Whether attempts go on as usual.
-        protocol_version: As negotiated; None without a connection.
-        pid: The server's process; None without one.
-        first: Whether its very first attempt to connect is still running.
-        last_error: The last reason why it was not ready, kept when it is again.
-    """
+    __slots__ = (
+        "_arguments",
+        "_end",
+        "_meta",
+        "_on_progress",
+        "_on_result",
+        "_port",
+        "_running",
+        "_sent_again",
+        "tool",
+    )
 
-    state: ClientState
-    since: float
-    reason: str | None = None
-    retry_at: float | None = None
-    circuit: CircuitState = "closed"
-    protocol_version: str | None = None
-    pid: int | None = None
-    first: bool = False
-    last_error: str | None = None
+    def __init__(
+        self,
+        port: Port,
+        tool: str,
+        arguments: dict[str, Any],
+        on_result: OnResult,
+        meta: dict[str, Any],
+        total: float,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.tool = tool
+        self._port = port
+        self._arguments = arguments
+        self._on_result = on_result
+        self._meta = meta
+        self._end = trio.current_time() + total
+        self._on_progress = on_progress
+        self._running: Running | None = None
+        self._sent_again = False
+
+    def cancel(self, error: ClientError) -> None:
+        """Ends it with `error`; the server is told where it may know of it."""
+        if self._running is not None:
+            self._running.cancel(error)
+        elif self._port.let_go(self):
+            error.outcome = "not_sent"
+            self.end(error)
+
+    def send(self, target: CallTarget) -> None:
+        """Sends it.
+
+        Raises:
+            ClientError: Nothing was sent.
+        """
+        self._running = target.begin_call(
+            self.tool,
+            self._arguments,
+            self._take,
+            meta=self._meta,
+            total=self._end - trio.current_time(),
+            on_progress=self._on_progress,
+        )
+
+    def end(self, error: ClientError) -> None:
+        """Ends it without a server."""
+        self._on_result(None, False, error)
+
+    def hold_until(self, patience: float) -> float:
+        """The time up to which it may be held, on trio's clock."""
+        return min(self._end, trio.current_time() + patience)
+
+    def _take(self, raw: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> None:
+        self._running = None
+        port = self._port
+        port.note_end()
+        if error is not None and error.kind == "unavailable" and error.outcome == "not_sent" and not self._sent_again:
+            self._sent_again = True
+            if port.hold_again(self):
+                return
+        self._on_result(raw, is_error, error)
 
 
 @final
@@ -104,16 +160,29 @@ class Port:
         restarts: How often its process was started again.
         calls: Calls that were begun.
         errors: Of those, how many failed or reported a failure.
+        running: Calls that are at the server.
+        quiet_since: When the last of them ended, on trio's clock.
+        patience: Seconds for which a call is held at most.
+        on_held: Called with the time until which a call is held, each time that one is: the client's.
+        instantiate: Makes the port of a server for one caller alone; None where one server is for all.
+        release: Ends such a server; None for the server that is for all.
     """
 
-    def __init__(self, server: str, standing: Standing) -> None:
+    def __init__(self, server: str, standing: Standing, listing: Listing | None = None) -> None:
         self.server = server
         self.standing = standing
-        self.listing: Listing | None = None
+        self.listing = listing
         self.target: CallTarget | None = None
         self.restarts = 0
         self.calls = 0
         self.errors = 0
+        self.running = 0
+        self.quiet_since = 0.0
+        self.patience = _PATIENCE
+        self.on_held: Callable[[float], None] | None = None
+        self.instantiate: Callable[[], Port] | None = None
+        self.release: Callable[[], None] | None = None
+        self._held: dict[_PortCall, float] = {}
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
     def begin(
@@ -126,7 +195,7 @@ class Port:
         total: float = math.inf,
         on_progress: OnProgress | None = None,
     ) -> Running:
-        """Sends a call to the server, at once and without waiting.
+        """Sends a call to the server, at once and without waiting; or holds it until the resting server is up.
 
         Args:
             tool: The server's own name for the tool.
@@ -139,14 +208,78 @@ class Port:
         Raises:
             ClientError: ``unavailable``, with ``retry_after`` where a time is known; nothing was sent.
         """
-        if self.target is None:
+        call = _PortCall(self, tool, arguments, on_result, meta, total, on_progress)
+        if self.target is not None:
+            call.send(self.target)
+            self.running += 1
+        elif self.standing.startable:
+            self._hold(call)
+        else:
             raise self.unavailable(tool)
-        return self.target.begin_call(tool, arguments, on_result, meta=meta, total=total, on_progress=on_progress)
+        return call
+
+    # ---- calls that are held
+
+    @property
+    def held(self) -> Collection[float]:
+        """The times until which calls are held, one for each."""
+        return self._held.values()
+
+    def _hold(self, call: _PortCall) -> None:
+        until = self._held[call] = call.hold_until(self.patience)
+        if self.on_held is not None:
+            self.on_held(until)
+
+    def hold_again(self, call: _PortCall) -> bool:
+        """Holds a call that its connection lost unsent, if another connection is to be expected soon."""
+        if self.target is not None or not (self.standing.startable or self.standing.state in _COMING_BACK):
+            return False
+        self._hold(call)
+        return True
+
+    def let_go(self, call: _PortCall) -> bool:
+        """Holds a call no more; tells whether it was held."""
+        return self._held.pop(call, None) is not None
+
+    def send_held(self) -> None:
+        """Sends what is held: the client is ready."""
+        held, self._held = self._held, {}
+        for call in held:
+            if self.target is None:
+                self._hold(call)
+                continue
+            try:
+                call.send(self.target)
+                self.running += 1
+            except ClientError as error:
+                call.end(error)
+
+    def fail_held(self) -> None:
+        """Ends what is held as ``unavailable``: the server did not come."""
+        held, self._held = self._held, {}
+        for call in held:
+            call.end(self.unavailable(call.tool))
+
+    def expire_held(self) -> None:
+        """Ends what was held for too long."""
+        now = trio.current_time()
+        for call in [call for call, until in self._held.items() if until <= now]:
+            del self._held[call]
+            error = self.unavailable(call.tool)
+            error.kind = "timeout"
+            call.end(error)
+
+    def note_end(self) -> None:
+        """A call has left the server."""
+        self.running -= 1
+        if not self.running:
+            self.quiet_since = trio.current_time()
 
     def close(self, reason: str) -> None:
         """Lets no call in any more; those at the server go on. `reason` is one sentence without its full stop."""
         self.target = None
         self.standing = Standing(state="stopped", since=time.time(), reason=reason, last_error=self.standing.last_error)
+        self.fail_held()
 
     def unavailable(self, tool: str | None = None) -> ClientError:
         """The error of a call that finds no connection here."""

@@ -16,6 +16,7 @@ _FAILURES_TO_OPEN: Final = 5
 _OPEN: Final = 30.0
 _OPEN_MAXIMUM: Final = 300.0
 _JITTER: Final = 0.5
+_SPREAD: Final = 5.0
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -49,8 +50,17 @@ class Recovery:
         self._uniform = uniform
         self.failures = 0
 
-    def failed(self, ready_for: float) -> Pause:
-        """Notes a failure of a connection that had been ready for `ready_for` seconds (0: never was)."""
+    def failed(self, ready_for: float, *, after_sleep: bool = False) -> Pause:
+        """Notes a failure.
+
+        Args:
+            ready_for: Seconds for which the connection had been ready; 0 where it never was.
+            after_sleep: The machine has just slept, which ends many connections at once and says nothing about
+                any server: it is not counted, and all of them come back spread over some seconds.
+        """
+        if after_sleep:
+            self.failures = 0
+            return Pause(self._uniform(0.0, _SPREAD), "closed", 0)
         if ready_for >= self._config.reset_after:
             self.failures = 0
         self.failures += 1

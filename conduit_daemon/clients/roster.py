@@ -45,7 +45,7 @@ class Roster:
         ports: dict[str, Port],
         *,
         new_client: Callable[[str, ServerConfig], Callable[[], supervisors.Actor]],
-        new_port: Callable[[str], Port],
+        new_port: Callable[[str, ServerConfig], Port],
         on_port: Callable[[str, ServerConfig], None],
         idle: Callable[[str], Awaitable[None]],
         on_change: Callable[[str], None],
@@ -128,5 +128,5 @@ class Roster:
             return  # it is gone already
 
     def _open_port(self, server: str, wanted: ServerConfig) -> None:
-        self._ports[server] = self._new_port(server)
+        self._ports[server] = self._new_port(server, wanted)
         self._on_port(server, wanted)

@@ -104,7 +104,7 @@ class Hub(Actor):
             self._built_from, self._built_for = listings, config
         else:
             known, hidden = before.known, before.filtered
-        ready = {server for server, port in self._ports.items() if port.standing.state == "ready"}
+        ready = {server for server, port in self._ports.items() if port.standing.offered}
         offered = self._offered(known, ready)
         self._catalogue.publish(
             Catalogue(
@@ -134,7 +134,7 @@ class Hub(Actor):
             port = self._ports.get(server)
             if port is None:
                 missing.append(Missing(server, "stopped", f"server {server} is not enabled"))
-            elif port.standing.state != "ready":
+            elif not port.standing.offered:
                 standing = port.standing
                 missing.append(Missing(server, standing.state, standing.reason or f"server {server} is not ready"))
         return missing

@@ -30,6 +30,7 @@ EVENTS: Final[dict[str, str]] = {
     "client.ready": "A server has answered the handshake and listed its tools; calls go through.",
     "client.down": "A server that was ready, or becoming so, has ended or cannot be reached; the reason says how.",
     "client.retry": "A client will try its server again, and when.",
+    "client.idle": "A lazy server was ended, and is started again when it is called.",
     "client.needs_attention": "A server cannot come back without a person (a login, a wrong command).",
     "client.stopped": "A server was stopped on purpose.",
     "client.stderr": "A line that a server wrote to its stderr.",

@@ -16,7 +16,8 @@ import threading
 import time
 from typing import Any
 
-BEHAVIOURS: dict[str, str] = {item.partition("=")[0]: item.partition("=")[2] for item in sys.argv[1:]}
+ASKED = [*sys.argv[1:], *os.environ.get("FAKE_BEHAVIOURS", "").split()]
+BEHAVIOURS: dict[str, str] = {item.partition("=")[0]: item.partition("=")[2] for item in ASKED}
 """
 hang            never answers initialize
 exit=CODE       exits with CODE after a line on stderr, before anything
@@ -25,6 +26,8 @@ silent_probe    never answers server/discover
 modern          answers server/discover and speaks 2026-07-28
 banner          writes garbage before and between its messages
 deaf            stops reading its input after the handshake
+deaf_once=FILE  as deaf in its first life, of which it leaves FILE as a mark
+exit_later=FILE exits with 7 at start once there is FILE
 deaf_to_term    ignores EOF and TERM
 grandchild      starts a child that keeps its stdout open
 detached=FILE   starts a grandchild in a session of its own and writes its pid to FILE
@@ -230,9 +233,14 @@ def take(message: dict[str, Any]) -> None:
 def main() -> None:
     for i in range(int(BEHAVIOURS.get("noise") or 0)):
         print(f"noise {i}", file=sys.stderr)
-    if "exit" in BEHAVIOURS:
+    if "exit" in BEHAVIOURS or os.path.exists(BEHAVIOURS.get("exit_later", "")):
         print("no licence found", file=sys.stderr, flush=True)
-        sys.exit(int(BEHAVIOURS["exit"]))
+        sys.exit(int(BEHAVIOURS.get("exit") or 7))
+    mark = BEHAVIOURS.get("deaf_once")
+    if mark is not None and not os.path.exists(mark):
+        BEHAVIOURS["deaf"] = ""
+        with open(mark, "w") as file:
+            file.write("deaf")
     if "deaf_to_term" in BEHAVIOURS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
