@@ -134,7 +134,7 @@ class Actor:
             NotInActor: The actor does not run (yet).
         """
         process: ActorProcess | None = getattr(self, "_process", None)
-        if process is None or process.reason is not None:
+        if process is None or not process.alive:
             raise NotInActor(
                 f"{type(self).__name__} does not run, so it cannot have tasks; start them in init or later."
             )

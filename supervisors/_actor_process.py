@@ -15,7 +15,7 @@ from supervisors._helpers import Helpers, TaskHandle
 from supervisors._mailbox import Entry, From, Info, Letter, Mailbox, ParentExit, StopRequest, SystemRequest
 from supervisors._messages import TimedOut
 from supervisors._process import Owner, Process
-from supervisors._reasons import Crashed, ExitReason, Killed, Normal, single_leaf
+from supervisors._reasons import Crashed, ExitReason, Killed, Normal, described, single_leaf
 from supervisors._returns import Continue, Ignore, NoReply, Reply, Stop, Then, Timeout, after, bad_return, reason_of
 from supervisors._tracing import TraceEvent, TraceKind, Tracer
 
@@ -275,10 +275,10 @@ class ActorProcess(Process):
         left: list[object] = [self._work, *(self._pending or ()), *self.mailbox.close()]
         for entry in left:
             if isinstance(entry, From | SystemRequest):
-                entry.fail(ServerExit(reason, f"{self.ref!r} ended before it answered: {reason!r}"))
+                entry.fail(ServerExit(reason, f"{self.ref!r} {described(reason)}, before it answered."))
             elif isinstance(entry, Letter) and entry.sender_waits is not None:
                 entry.sender_waits.settle(None)
-        self._work = self._pending = self._farewell = self.busy_since = None
+        self._work = self._pending = self._farewell = self._helpers = self._fault = self.busy_since = None
         self.tracers = ()
         self._log = None
         del self.actor  # who keeps a handle of the dead keeps no state with it

@@ -19,7 +19,7 @@ from supervisors._current import ASIDE
 from supervisors._errors import ServerExit, StartError
 from supervisors._intensity import Intensity
 from supervisors._process import Owner, Process
-from supervisors._reasons import Crashed, ExitReason, Killed, Normal, Shutdown, is_normal
+from supervisors._reasons import Crashed, ExitReason, Killed, Normal, Shutdown, described, is_normal
 from supervisors._ref import Ref
 from supervisors._waiter import Waiter
 
@@ -88,7 +88,7 @@ class Lifecycle(Process):
 
     def request_stop(self, reason: ExitReason) -> None:
         """Lets it end, children first; the first reason counts."""
-        if self.stop_reason is None and self.reason is None:
+        if self.stop_reason is None and self.alive:
             self.stop_reason = reason
             if self._work is not None:
                 self._work.cancel()
@@ -111,7 +111,7 @@ class Lifecycle(Process):
 
     def kill(self) -> None:
         """Kills the whole subtree at once."""
-        if self.reason is None:
+        if self.alive:
             self._killed = True
             self.request_stop(Killed())
             for child in list(self.children.values()):
@@ -162,7 +162,9 @@ class Lifecycle(Process):
             self._settle(child, Aborted())
         else:
             cause = reason.error if isinstance(reason, Crashed) else None
-            self._start_failed(child, cause or process.refusal or ServerExit(reason, f"It ended in init: {reason!r}"))
+            self._start_failed(
+                child, cause or process.refusal or ServerExit(reason, f"It {described(reason)}, in its init.")
+            )
 
     def _exited(self, child: Child, process: Process, reason: ExitReason) -> None:
         restart = child.spec.restart

@@ -28,7 +28,7 @@ def monitor(ref: Ref) -> MonitorRef:
         raise NotInActor("monitor() needs a mailbox for the Down message, and a task has none; use an actor.")
     watched = ref._process
     made = MonitorRef(owner, ref)
-    if watched.reason is not None:
+    if not watched.alive:
         owner.inform(Down(made, ref, NoProc()))
     else:
         if owner.monitors is None:

@@ -13,7 +13,7 @@ from supervisors._actor_process import ActorProcess
 from supervisors._current import ASIDE, CURRENT
 from supervisors._errors import CallingSelf, CallTimeout, MailboxFull, ServerExit
 from supervisors._mailbox import From, Letter
-from supervisors._reasons import ExitReason, Normal
+from supervisors._reasons import ExitReason, Normal, described
 from supervisors._target import actor_of, mailbox_of, present
 from supervisors._timers import TimerRef, Timers
 from supervisors._waiter import Waiter
@@ -189,7 +189,7 @@ async def stop(server: Ref | str, reason: ExitReason = Normal(), timeout: float 
         if timer is not None:
             timer.cancel()
     if type(ended) is not type(reason):
-        raise ServerExit(ended, f"{process.ref!r} ended for another reason than the stop: {ended!r}")
+        raise ServerExit(ended, f"{process.ref!r} {described(ended)}, and not by the stop.")
 
 
 def _refuse_self(process: Process) -> None:

@@ -6,6 +6,8 @@ its own, with a reason beside it; what comes out of the task becomes an exit rea
 
 from __future__ import annotations
 
+import weakref
+from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import trio
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from supervisors._timers import Timers
 
 __all__ = ["Owner", "Process"]
+
+
+_numbers = count(1)
 
 
 class Owner(Protocol):
@@ -46,11 +51,11 @@ class Process:
     """One life of an actor, a task or a supervisor.
 
     Attributes:
-        ref: Its public handle.
         label: What people call it: its child id.
         name: What it is registered under.
         ready: Whether its ``init`` is done.
-        reason: Why it ended; None while it lives.
+        number: What tells its handle apart.
+        alive: Whether its task is not over.
         ignored: Whether ``init`` returned Ignore.
         refusal: The error of an ``init`` that returned Stop.
         fatal: A KeyboardInterrupt or SystemExit that has to leave the tree.
@@ -59,17 +64,18 @@ class Process:
     __slots__ = (
         "_killed",
         "_links",
+        "_ref",
         "_scope",
         "_signal",
         "_watchers",
+        "alive",
         "fatal",
         "ignored",
         "label",
         "name",
+        "number",
         "owner",
         "ready",
-        "reason",
-        "ref",
         "refusal",
         "started_at",
     )
@@ -81,9 +87,10 @@ class Process:
         self.owner = owner
         self.label = label
         self.name = name
-        self.ref = Ref(self)
+        self.number = next(_numbers)
+        self.alive = True
         self.ready = False
-        self.reason: ExitReason | None = None
+        self._ref: weakref.ref[Ref] | None = None
         self.ignored = False
         self.refusal: BaseException | None = None
         self.fatal: BaseException | None = None
@@ -95,6 +102,15 @@ class Process:
         self._watchers: dict[object, Callable[[ExitReason], object]] | None = None
         if name is not None:
             _names.register(name, self)
+
+    @property
+    def ref(self) -> Ref:
+        """Its public handle. It is only weakly held, so that a dead process is freed at once, without a cycle."""
+        ref = None if self._ref is None else self._ref()
+        if ref is None:
+            ref = Ref(self)
+            self._ref = weakref.ref(ref)
+        return ref
 
     # ---- its task
 
@@ -115,6 +131,8 @@ class Process:
             reason = await self.wind_up(Killed() if self._killed else reason)
         finally:
             self._end(reason)
+            # The traceback of a crash holds this frame: without this, the error would hold itself.
+            del reason
 
     async def live(self) -> ExitReason:
         """What the process does, in its scope; returns why it ended."""
@@ -169,7 +187,7 @@ class Process:
         self.owner.child_ready(self)
 
     def _end(self, reason: ExitReason) -> None:
-        self.reason = reason
+        self.alive = False
         if self.name is not None:
             _names.unregister(self.name, self)
         self.ended(reason)
@@ -180,6 +198,7 @@ class Process:
         for peer in links or ():
             peer.unlink(self)
             peer.signal(reason, self)
+        self._signal = None
         self.owner.child_ended(self, reason)
 
     def ended(self, reason: ExitReason) -> None:
@@ -188,10 +207,7 @@ class Process:
     # ---- others
 
     def watch(self, key: object, watcher: Callable[[ExitReason], object]) -> None:
-        """Calls ``watcher`` with the reason at the end, or at once where it is dead."""
-        if self.reason is not None:
-            watcher(self.reason)
-            return
+        """Calls ``watcher`` with the reason at the end of this process, which must live."""
         if self._watchers is None:
             self._watchers = {}
         self._watchers[key] = watcher
@@ -205,7 +221,7 @@ class Process:
         """Links both ways; a dead peer is an exit signal NoProc at once."""
         if peer is self:
             return
-        if peer.reason is not None:
+        if not peer.alive:
             self.signal(NoProc(), peer)
             return
         for one, other in ((self, peer), (peer, self)):
@@ -223,7 +239,7 @@ class Process:
 
     def signal(self, reason: ExitReason, sender: Process | None) -> None:
         """An exit signal of a linked process, or of ``exit``."""
-        if self.reason is not None:
+        if not self.alive:
             return
         if self.traps:
             self.inform(Exit(sender.ref if sender is not None else None, reason))
@@ -238,7 +254,7 @@ class Process:
 
     def kill(self) -> None:
         """Cancels whatever it does, also its ``terminate``."""
-        if self.reason is None:
+        if self.alive:
             self._killed = True
             self._scope.cancel()
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["Crashed", "ExitReason", "Killed", "NoProc", "Normal", "Shutdown", "is_normal", "single_leaf"]
+__all__ = ["Crashed", "ExitReason", "Killed", "NoProc", "Normal", "Shutdown", "described", "is_normal", "single_leaf"]
 
 
 class Normal(msgspec.Struct, frozen=True):
@@ -51,6 +51,30 @@ ExitReason: TypeAlias = Normal | Shutdown | Killed | Crashed | NoProc
 def is_normal(reason: ExitReason) -> bool:
     """Whether a ``transient`` child that ends for this reason is left alone."""
     return isinstance(reason, Normal | Shutdown)
+
+
+def described(reason: ExitReason) -> str:
+    """Says in words why a process ended, to stand after "it"; never raises, whatever the exception's own words do."""
+    match reason:
+        case Normal():
+            return "ended normally"
+        case Shutdown(None):
+            return "was shut down"
+        case Shutdown(detail):
+            return f"was shut down ({_words(detail)})"
+        case Killed():
+            return "was killed"
+        case Crashed(error):
+            return f"crashed with {type(error).__name__}: {_words(error)}"
+        case NoProc():
+            return "did not exist"
+
+
+def _words(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  (a message about an end must not prevent it)
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def single_leaf(error: BaseException) -> BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,24 +10,23 @@ if TYPE_CHECKING:
 
 __all__ = ["MonitorRef", "Ref"]
 
-_serial = count(1)
-
 
 class Ref:
     """A process: an actor, a supervisor or a task, alive or dead.
 
     A handle means one life: what a supervisor restarts has a new one. Handles compare by identity, can be keys,
     and can travel in messages. Where a life does not matter, address the process by its registered name.
-
-    Attributes:
-        id: A number that no other process of this interpreter has.
     """
 
-    __slots__ = ("__weakref__", "_process", "id")
+    __slots__ = ("__weakref__", "_process")
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self.id = next(_serial)
+
+    @property
+    def id(self) -> int:
+        """A number that no other process of this interpreter has."""
+        return self._process.number
 
     @property
     def name(self) -> str | None:

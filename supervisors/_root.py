@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from supervisors._errors import ActorError, AlreadyRegistered, ServerExit, StartError, SupervisorExit
-from supervisors._reasons import Crashed, ExitReason, Shutdown
+from supervisors._reasons import Crashed, ExitReason, Shutdown, described
 from supervisors._supervisor import Supervisor
 from supervisors._timers import Timers
 from supervisors._waiter import Waiter
@@ -96,6 +96,7 @@ async def open_supervisor(
         root = supervisor.process(opener, _LABEL)
     except AlreadyRegistered as error:
         raise StartError(_LABEL, error) from error
+    ref = root.ref
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_shielded, opener.timers.run, name="supervisors: timers")
@@ -103,19 +104,22 @@ async def open_supervisor(
         try:
             await opener.started.wait()
             with opener.body:
-                yield root.ref
+                yield ref
         except BaseException as error:  # noqa: BLE001  (raised again below, outside the nursery, so bare)
             failure = error
-        by_itself = root.reason is not None or root.stop_reason is not None
+        by_itself = not root.alive or root.stop_reason is not None
         root.request_stop(Shutdown())
         with trio.CancelScope(shield=True):
             reason = await opener.ended.wait()
-    if root.fatal is not None:
-        raise root.fatal
-    if by_itself and root.ready and (failure is None or isinstance(failure, ActorError)):
-        raise SupervisorExit(reason, f"The root supervisor ended by itself: {reason!r}") from failure
-    if failure is not None:
-        raise failure
+    try:
+        if root.fatal is not None:
+            raise root.fatal
+        if by_itself and root.ready and (failure is None or isinstance(failure, ActorError)):
+            raise SupervisorExit(reason, f"The root supervisor {described(reason)}, by itself.") from failure
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # else its own traceback would hold it, through this frame
 
 
 async def _shielded(task: Callable[[], Awaitable[None]]) -> None:

@@ -11,7 +11,7 @@ from supervisors._child import Child, Failed
 from supervisors._errors import ActorError, AlreadyPresent, AlreadyStarted, ServerExit, StartError
 from supervisors._intensity import Intensity
 from supervisors._process import Owner
-from supervisors._reasons import ExitReason, Shutdown
+from supervisors._reasons import ExitReason, Shutdown, described
 from supervisors._specs import AutoShutdown, ChildSpec, Strategy, check_options, check_spec
 from supervisors._supervision import SupervisorProcess
 from supervisors._waiter import Waiter
@@ -156,7 +156,7 @@ class _OrderedProcess(SupervisorProcess):
         if self._at_work is not None:
             waiters.append(self._at_work)
         for waiter in waiters:
-            waiter.fail(ServerExit(reason, f"Supervisor {self.label!r} ended: {reason!r}"))
+            waiter.fail(ServerExit(reason, f"Supervisor {self.label!r} {described(reason)}."))
 
     def significant_ended(self) -> None:
         """Ends itself where ``auto_shutdown`` says so."""

@@ -8,6 +8,7 @@ from supervisors import _names
 from supervisors._actor_process import ActorProcess
 from supervisors._current import ASIDE, CURRENT
 from supervisors._errors import CallingSelf, NoProcess, ServerExit
+from supervisors._reasons import described
 from supervisors._supervision import SupervisorProcess
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def present(server: Ref | str) -> Process:
     process = find(server)
     if process is None:
         raise NoProcess(f"No process is registered as {server!r}; it does not run, or not under that name.")
-    if process.reason is not None:
-        raise NoProcess(f"{server!r} is dead: {process.reason!r}")
+    if not process.alive:
+        raise NoProcess(f"{server!r} is dead. Address it by its name, if it has one, to reach its successor.")
     return process
 
 
@@ -57,7 +58,7 @@ def actor_of(server: Ref | str) -> ActorProcess:
 def mailbox_of(server: Ref | str) -> Process | None:
     """Returns who would get a one-way message; None where it would be lost, which is silent."""
     process = find(server)
-    return None if process is None or process.reason is not None else process
+    return None if process is None or not process.alive else process
 
 
 def supervisor_of(sup: Ref | str, *, to_look: bool = False) -> SupervisorProcess:
@@ -82,5 +83,5 @@ def supervisor_of(sup: Ref | str, *, to_look: bool = False) -> SupervisorProcess
             )
         waiting = owner if isinstance(owner, SupervisorProcess) else None
     if process.stop_reason is not None and not to_look:
-        raise ServerExit(process.stop_reason, f"Supervisor {process.label!r} is ending: {process.stop_reason!r}")
+        raise ServerExit(process.stop_reason, f"Supervisor {process.label!r} {described(process.stop_reason)}.")
     return process

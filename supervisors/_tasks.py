@@ -14,7 +14,7 @@ from supervisors._errors import MaxChildren, TaskExit
 from supervisors._function_process import FunctionProcess
 from supervisors._intensity import Intensity
 from supervisors._process import Owner, Process
-from supervisors._reasons import ExitReason, Normal
+from supervisors._reasons import ExitReason, Normal, described
 from supervisors._specs import ChildSpec, check_limit
 from supervisors._supervision import SupervisorProcess
 from supervisors._target import supervisor_of
@@ -79,8 +79,10 @@ class _TaskSupervisorProcess(SupervisorProcess):
             f"{self.ref!r} is a TaskSupervisor; it runs functions, by start_task, async_task or async_nolink."
         )
 
-    def run_function(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> FunctionProcess:
-        """Starts a function.
+    def run_function(
+        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], began: Waiter[None]
+    ) -> FunctionProcess:
+        """Starts a function; ``began`` is settled when it runs, or never will.
 
         Raises:
             MaxChildren: There are as many as there may be.
@@ -90,7 +92,7 @@ class _TaskSupervisorProcess(SupervisorProcess):
         id = f"{getattr(fn, '__name__', type(fn).__name__)}-{next(self._serial)}"
         child = Child(ChildSpec(id=id, start=partial(fn, *args), restart="temporary", shutdown=_SECONDS_TO_STOP))
         self.children[id] = child
-        self.launch(child, lambda _child, _settlement: None)
+        self.launch(child, lambda _child, _settlement: began.settle(None))
         return cast("FunctionProcess", child.process)
 
 
@@ -101,11 +103,20 @@ class Task(Generic[T]):
         ref: Its process.
     """
 
-    __slots__ = ("_process", "ref")
+    __slots__ = ("_process", "_reason", "_waiters", "ref")
 
     def __init__(self, process: FunctionProcess) -> None:
         self._process = process
+        self._reason: ExitReason | None = None
+        self._waiters: list[Waiter[ExitReason]] = []
         self.ref = process.ref
+        process.watch(self, self._ended)
+
+    def _ended(self, reason: ExitReason) -> None:
+        self._reason = reason
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.settle(reason)
 
     async def result(self) -> T:
         """Waits for the end and returns what the function returned; also later, and as often as wanted.
@@ -113,16 +124,20 @@ class Task(Generic[T]):
         Raises:
             TaskExit: It raised, was cancelled or was killed; the reason says which.
         """
-        process = self._process
-        waiter: Waiter[ExitReason] = Waiter()
-        process.watch(waiter, waiter.settle)
-        try:
-            reason = await waiter.wait()
-        finally:
-            process.unwatch(waiter)
+        reason = self._reason
+        if reason is None:
+            waiter: Waiter[ExitReason] = Waiter()
+            self._waiters.append(waiter)
+            try:
+                reason = await waiter.wait()
+            except BaseException:
+                self._waiters.remove(waiter)
+                raise
+        else:
+            await checkpoint()
         if not isinstance(reason, Normal):
-            raise TaskExit(reason, f"Task {process.label!r} ended without a result: {reason!r}")
-        return cast("T", process.result)
+            raise TaskExit(reason, f"Task {self._process.label!r} {described(reason)}.")
+        return cast("T", self._process.result)
 
 
 async def start_task(sup: Ref | str, fn: Callable[..., Awaitable[Any]], *args: Any) -> Ref:
@@ -136,8 +151,10 @@ async def start_task(sup: Ref | str, fn: Callable[..., Awaitable[Any]], *args: A
         NoProcess: There is no such supervisor.
         ServerExit: The supervisor is ending.
     """
-    await checkpoint()
-    return _runner(sup).run_function(fn, args).ref
+    began: Waiter[None] = Waiter()
+    ref = _runner(sup).run_function(fn, args, began).ref
+    await began.wait()
+    return ref
 
 
 async def async_task(sup: Ref | str, fn: Callable[..., Awaitable[T]], *args: Any) -> Task[T]:
@@ -154,12 +171,14 @@ async def async_task(sup: Ref | str, fn: Callable[..., Awaitable[T]], *args: Any
         NoProcess: There is no such supervisor.
         ServerExit: The supervisor is ending.
     """
-    await checkpoint()
-    process = _runner(sup).run_function(fn, args)
+    began: Waiter[None] = Waiter()
+    process = _runner(sup).run_function(fn, args, began)
     caller = CURRENT.get()
     if caller is not None:
         caller.link(process)
-    return Task(process)
+    task: Task[T] = Task(process)
+    await began.wait()
+    return task
 
 
 async def async_nolink(sup: Ref | str, fn: Callable[..., Awaitable[T]], *args: Any) -> Task[T]:
@@ -170,8 +189,10 @@ async def async_nolink(sup: Ref | str, fn: Callable[..., Awaitable[T]], *args: A
         NoProcess: There is no such supervisor.
         ServerExit: The supervisor is ending.
     """
-    await checkpoint()
-    return Task(_runner(sup).run_function(fn, args))
+    began: Waiter[None] = Waiter()
+    task: Task[T] = Task(_runner(sup).run_function(fn, args, began))
+    await began.wait()
+    return task
 
 
 def _runner(sup: Ref | str) -> _TaskSupervisorProcess:

@@ -55,7 +55,10 @@ class Waiter(Generic[T]):
             await wait_task_rescheduled(self._abort)
         if self._error is not None:
             error, self._error = self._error, None
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # else its own traceback would hold it, through this frame
         return cast("T", self._value)
 
     def withdraw(self) -> None:

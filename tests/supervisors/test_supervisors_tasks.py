@@ -326,7 +326,7 @@ async def test_a_cancelled_wait_for_a_result_leaves_nothing(stage: Any) -> None:
         task = await async_task("tasks", trio.sleep_forever)
         with trio.move_on_after(0.01):
             await task.result()
-        assert not task.ref._process._watchers
+        assert task._waiters == []
 
 
 async def test_max_children_of_tasks(stage: Any) -> None:

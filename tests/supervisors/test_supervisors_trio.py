@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -400,3 +401,51 @@ async def test_nothing_is_left_after_the_tree(stage: Any) -> None:
         async with open_supervisor([stage.spec("a"), ChildSpec(id="x", start=lambda: 1)]):
             raise AssertionError("it must not get up")
     assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+@pytest.mark.parametrize("kind", ["actor", "task", "trapping", "helper", "call", "linked", "restart fails"])
+async def test_a_life_that_ended_is_freed_without_the_garbage_collector(stage: Any, kind: str) -> None:
+    """A crash storm must not feed the collector: its full runs stop the whole process."""
+
+    async def fail() -> None:
+        await trio.lowlevel.checkpoint()
+        raise OSError("task")
+
+    async def once() -> None:
+        match kind:
+            case "helper":
+                supervisors.cast_nowait("a", stage.Do(lambda me: me.start_task(fail) and None))
+            case "call":
+                with suppress(ServerExit):
+                    await stage.do("a", lambda _: 1 / 0)
+            case "task":
+                task = await supervisors.async_nolink("tasks", fail)
+                with suppress(supervisors.TaskExit):
+                    await task.result()
+            case "linked":
+                await stage.do("a", lambda _: supervisors.async_task("tasks", fail))
+            case "restart fails":
+                stage.fail_init("a", times=1)
+                supervisors.cast_nowait("a", stage.Do(lambda _: 1 / 0))
+            case _:
+                supervisors.cast_nowait("a", stage.Do(lambda _: 1 / 0))
+        await trio.testing.wait_all_tasks_blocked()
+        stage.events.clear()
+        stage.reasons.clear()
+        stage.journal.clear()
+
+    children = [
+        stage.spec("a", trap=kind == "trapping"),
+        ChildSpec(id="tasks", start=lambda: supervisors.TaskSupervisor(name="tasks")),
+    ]
+    async with open_supervisor(children, max_restarts=1_000_000):
+        await once()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(50):
+                await once()
+            found = gc.collect()
+        finally:
+            gc.enable()
+        assert found < 50, found
