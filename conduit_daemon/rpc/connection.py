@@ -19,6 +19,7 @@ from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized,
 from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context
 from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.host import HostState
 from conduit_daemon.rpc.protocol import Refused, Request, RequestId
 from conduit_daemon.telemetry.events import EventBus
 
@@ -76,6 +77,13 @@ class Connection:
         control: Whether it came through the control socket.
         bus: Where events go.
         max_message: Longest line in bytes.
+
+    Attributes:
+        context: The pipeline as this caller sees it.
+        principal: Who is at the other end.
+        control: Whether it came through the control socket.
+        running: The requests that are being worked on.
+        host: What is known of an MCP host at the other end.
     """
 
     def __init__(
@@ -93,7 +101,7 @@ class Connection:
         self.principal = principal
         self.control = control
         self.running: dict[RequestId, InFlight] = {}
-        self.initialized = False
+        self.host = HostState()
         self._sock = sock
         self._dispatch = dispatch
         self._bus = bus
@@ -101,6 +109,7 @@ class Connection:
         self._splitter = LineSplitter(max_message)
         self._writer = LineWriter(sock.fileno())
         self._nursery: trio.Nursery | None = None
+        self._streams: set[RequestId] = set()
         self._room: trio.Event | None = None
         self._idle: trio.Event | None = None
 
@@ -157,8 +166,13 @@ class Connection:
         if self._forget(request_id) is not None:
             self.send(line)
 
+    def stream(self, request_id: RequestId) -> None:
+        """Makes a running request one that goes on until it is cancelled, or until the peer stops asking."""
+        self._streams.add(request_id)
+
     def _forget(self, request_id: RequestId) -> InFlight | None:
         request = self.running.pop(request_id, None)
+        self._streams.discard(request_id)
         if self._room is not None:
             self._room.set()
         if self._idle is not None and not self.running:
@@ -227,7 +241,7 @@ class Connection:
         try:
             handler = self._dispatch.start(self, request)
         except Refused as error:
-            self.send(protocol.error_answer(request_id, error.code, str(error)))
+            self.send(protocol.error_answer(request_id, error.code, str(error), error.data))
             return
         except ClientError as error:
             self.send(protocol.failure(request_id, error))
@@ -242,6 +256,9 @@ class Connection:
         with task.scope:
             try:
                 result = await handler(self, request)
+            except Refused as error:
+                self.settle(request_id, protocol.error_answer(request_id, error.code, str(error), error.data))
+                return
             except ClientError as error:
                 self.settle(request_id, protocol.failure(request_id, error))
                 return
@@ -257,12 +274,17 @@ class Connection:
             wanted = protocol.decode_params(request.params, _Cancelled).requestId
         except ClientError:
             return
-        running = self._forget(wanted)
+        self._end(wanted)
+
+    def _end(self, request_id: RequestId) -> None:
+        running = self._forget(request_id)
         if running is not None:
             running.cancel()
 
     async def _finish(self, fd: int) -> None:
-        """After the last request: answers what runs, unless the peer has gone altogether."""
+        """After the last request: ends streams and answers what runs, unless the peer has gone altogether."""
+        for request_id in list(self._streams):
+            self._end(request_id)
         while self.running and not _hung_up(fd):
             self._idle = trio.Event()
             with trio.move_on_after(_HUP_POLL):

@@ -17,6 +17,7 @@ import trio
 
 from conduit_daemon.config import matcher
 from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.protocol import RequestId
 from conduit_daemon.telemetry.events import Event, EventBus
 from conduit_daemon.telemetry.masking import Masker
 
@@ -91,13 +92,14 @@ class EventStream:
         self,
         feed: EventFeed,
         connection: Connection,
-        subscription: object,
+        subscription: RequestId,
         *,
         types: Sequence[str] | None,
         servers: Sequence[str] | None,
     ) -> None:
         self._feed = feed
         self._connection = connection
+        self._subscription = subscription
         self._head = b'{"jsonrpc":"2.0","method":"conduit/event","params":{"subscription":%b,"seq":' % _encode(
             subscription
         )
@@ -109,6 +111,7 @@ class EventStream:
 
     async def run(self, backlog: int = 0) -> NoReturn:
         """Streams until cancelled; the last `backlog` fitting events come first."""
+        self._connection.stream(self._subscription)
         if backlog:
             for event in [event for event in self._feed.recent if self._wants(event)][-backlog:]:
                 self._take(event)

@@ -95,6 +95,7 @@ class GovernanceMethods:
             connection.notify("conduit/approval", {key: value for key, value in told.items() if value is not None})
 
         stop = self._approvals.watch(tell)
+        connection.stream(request.number)
         try:
             await trio.sleep_forever()
         finally:

@@ -11,6 +11,7 @@ from conduit_daemon.telemetry.events import Level
 
 __all__ = [
     "AcceptParams",
+    "AddServerParams",
     "ApprovalsParams",
     "AuditParams",
     "CallParams",
@@ -25,6 +26,7 @@ __all__ = [
     "ShutdownParams",
     "StrictParams",
     "ToolsParams",
+    "UseParams",
 ]
 
 Provider = Literal["anthropic", "openai", "gemini"]
@@ -49,12 +51,25 @@ class ServerParams(StrictParams, frozen=True, kw_only=True):
     server: str
 
 
+class AddServerParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/servers/add``."""
+
+    server: str
+    config: dict[str, Any]
+
+
 class EventsParams(StrictParams, frozen=True, kw_only=True):
     """``conduit/events``."""
 
     types: list[str] | None = None
     servers: list[str] | None = None
     backlog: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class UseParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/use``."""
+
+    set: str | None
 
 
 class LogLevelParams(StrictParams, frozen=True, kw_only=True):

@@ -44,6 +44,12 @@ class Request(msgspec.Struct, frozen=True):
     params: msgspec.Raw = NOTHING
     jsonrpc: Literal["2.0"] = "2.0"
 
+    @property
+    def number(self) -> RequestId:
+        """The id of what is known to be a request."""
+        assert not isinstance(self.id, UnsetType)  # noqa: S101 - a connection starts no notification
+        return self.id
+
 
 _decode = msgspec.json.Decoder(Request).decode
 _encode = msgspec.json.Encoder().encode
@@ -51,11 +57,12 @@ _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 class Refused(Exception):
-    """A line that is no request, or asks for what is not there; `code` and the message go into the answer."""
+    """A line that is no request, or asks for what is not there; its parts go into the answer."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.data = data
 
 
 def decode_request(line: bytes) -> Request:

@@ -19,6 +19,7 @@ from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Dispatch
 from conduit_daemon.rpc.listener import Listener, peer
+from conduit_daemon.rpc.mcp import tell_changed
 from supervisors import ChildSpec, DynamicSupervisor, Supervisor
 
 __all__ = ["RpcServer"]
@@ -130,6 +131,4 @@ class RpcServer:
     async def _tell_changes(self) -> None:
         while True:
             await self._announced.changed()
-            for connection in list(self._connections):
-                if connection.initialized:
-                    connection.notify("notifications/tools/list_changed")
+            tell_changed(self._connections, "tools")

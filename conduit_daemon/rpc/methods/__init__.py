@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, final
 
-from conduit_daemon import adapters
 from conduit_daemon.config import Config
 from conduit_daemon.errors import ClientError
-from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.published import Published
-from conduit_daemon.rpc import mcp
 from conduit_daemon.rpc.connection import Connection, Handler
 from conduit_daemon.rpc.events import EventFeed
+from conduit_daemon.rpc.mcp import McpMethods
 from conduit_daemon.rpc.methods.calls import CallMethods
-from conduit_daemon.rpc.methods.daemon import DONE, DaemonMethods, SetLevel
+from conduit_daemon.rpc.methods.daemon import DaemonMethods, SetLevel
 from conduit_daemon.rpc.methods.events import EventMethods
-from conduit_daemon.rpc.methods.servers import ServerMethods
+from conduit_daemon.rpc.methods.servers import ServerEdits, ServerMethods
 from conduit_daemon.rpc.methods.tools import ToolMethods
 from conduit_daemon.rpc.protocol import Refused, Request
 
@@ -35,6 +33,7 @@ class Methods:
         version: The daemon's version.
         stop: Asks the daemon to stop.
         set_level: Changes what is logged.
+        edits: Reads and applies changes of the servers.
         connections: All connections that are open.
         tree: The root of the supervision tree.
         more: Further methods of the control socket.
@@ -49,18 +48,16 @@ class Methods:
         version: str,
         stop: Callable[[], None],
         set_level: SetLevel,
+        edits: ServerEdits,
         connections: set[Connection],
         tree: Callable[[], Awaitable[dict[str, Any]]],
         more: Mapping[str, Handler] | None = None,
     ) -> None:
-        self._gate = gate
-        self._version = version
-        servers = ServerMethods(gate, config, version, lambda: len(connections))
+        self._mcp = McpMethods(gate, config, version)
+        servers = ServerMethods(gate, config, version, edits, lambda: len(connections))
         daemon = DaemonMethods(gate, tree, set_level, stop)
         self._handlers: dict[str, Handler] = {
-            "ping": self._ping,
-            "initialize": self._initialize,
-            "tools/list": self._list_tools,
+            **self._mcp.handlers,
             **ToolMethods(gate, config).handlers,
             **CallMethods(gate, config).handlers,
             **EventMethods(feed).handlers,
@@ -73,10 +70,11 @@ class Methods:
 
         Raises:
             ClientError: The request is refused.
+            Refused: There is no such method, or it is of a protocol version that is not spoken here.
         """
         method = request.method
         if method == "tools/call":
-            mcp.call_tool(connection, request)
+            self._mcp.start(connection, request)
             return None
         handler = self._handlers.get(method)
         if handler is not None:
@@ -87,13 +85,3 @@ class Methods:
         if not connection.control:
             raise ClientError("forbidden", f"{method} is for the control socket alone; this is the agents' socket.")
         return handler
-
-    async def _ping(self, connection: Connection, request: Request) -> object:
-        return DONE
-
-    async def _initialize(self, connection: Connection, request: Request) -> object:
-        return mcp.initialize(connection, request, self._version)
-
-    async def _list_tools(self, connection: Connection, request: Request) -> object:
-        catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
-        return adapters.plain_listing(catalogue.offered)

@@ -15,9 +15,9 @@ from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of
 from conduit_daemon.telemetry.events import Level
 
-__all__ = ["DONE", "DaemonMethods", "SetLevel"]
+__all__ = ["DaemonMethods", "SetLevel"]
 
-DONE: Final = msgspec.Raw(b"{}")
+_DONE: Final = msgspec.Raw(b"{}")
 
 SetLevel = Callable[[Level, str | None], Level]
 """Changes the lowest level that is logged, of one server's events where one is named; returns the old one."""
@@ -70,4 +70,4 @@ class DaemonMethods:
         self._stop()
         if not params.drain:
             self._stop()
-        return DONE
+        return _DONE

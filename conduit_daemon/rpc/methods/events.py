@@ -37,5 +37,5 @@ class EventMethods:
             problem = glob_problem(glob)
             if problem is not None:
                 raise ClientError("invalid_params", f"The glob {glob!r} {problem}.")
-        stream = EventStream(self._feed, connection, request.id, types=params.types, servers=params.servers)
+        stream = EventStream(self._feed, connection, request.number, types=params.types, servers=params.servers)
         await stream.run(params.backlog)

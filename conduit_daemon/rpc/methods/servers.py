@@ -1,27 +1,46 @@
-"""How the servers stand, and orders to them: ``conduit/status`` and ``conduit/servers/*``."""
+"""How the servers stand, and orders to them: ``conduit/status`` and ``conduit/servers/*``.
+
+A server that is added or removed here changes the configuration in force and not its file, so that it lasts until
+the next reload.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
+import msgspec
 import trio
 
 import supervisors
-from conduit_daemon.config import Config
-from conduit_daemon.errors import ClientError
+from conduit_daemon.config import Config, LoadedServer, ServerConfig
+from conduit_daemon.errors import ClientError, ConfigError
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
-from conduit_daemon.rpc.params import NoParams, ServerParams
+from conduit_daemon.rpc.params import AddServerParams, NoParams, ServerParams
 from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of, server_status, status
 
-__all__ = ["ServerMethods"]
+__all__ = ["ServerEdits", "ServerMethods"]
 
 _CONTROL_WAIT: Final = 10.0
+_ROSTER_WAIT: Final = 2.0
+_ROSTER_POLL: Final = 0.01
+
+
+class ServerEdits(msgspec.Struct, frozen=True):
+    """How the servers of the configuration in force are changed.
+
+    Attributes:
+        read: Reads a server's table, as it would stand in the file; raises ConfigError.
+        apply: Puts servers into force, and masks further secrets.
+    """
+
+    read: Callable[[str, Mapping[str, Any]], LoadedServer]
+    apply: Callable[[dict[str, ServerConfig], frozenset[str]], None]
 
 
 @final
@@ -32,15 +51,22 @@ class ServerMethods:
         gate: The pipeline's shared parts.
         config: The configuration in force.
         version: The daemon's version.
+        edits: Reads and applies changes of the servers.
         count_connections: How many connections are open.
     """
 
     def __init__(
-        self, gate: Gate, config: Published[Config], version: str, count_connections: Callable[[], int]
+        self,
+        gate: Gate,
+        config: Published[Config],
+        version: str,
+        edits: ServerEdits,
+        count_connections: Callable[[], int],
     ) -> None:
         self._gate = gate
         self._config = config
         self._version = version
+        self._edits = edits
         self._count_connections = count_connections
         self._started_at = trio.current_time()
 
@@ -57,6 +83,8 @@ class ServerMethods:
             "conduit/servers/start": self._start,
             "conduit/servers/stop": self._stop,
             "conduit/servers/explain": self._explain,
+            "conduit/servers/add": self._add,
+            "conduit/servers/remove": self._remove,
         }
 
     async def _status(self, connection: Connection, request: Request) -> object:
@@ -88,6 +116,36 @@ class ServerMethods:
         server = protocol.decode_params(request.params, ServerParams).server
         port_of(self._gate, server)
         return await self._ask(server, Explain())
+
+    async def _add(self, connection: Connection, request: Request) -> object:
+        params = protocol.decode_params(request.params, AddServerParams)
+        server = params.server
+        if server in self._config.current.servers:
+            raise ClientError("invalid_params", f"There is a server {server} already; remove it first.", server)
+        try:
+            loaded = self._edits.read(server, params.config)
+        except ConfigError as error:
+            raise ClientError(
+                "invalid_config",
+                f"Server {server} was not added: {error}",
+                server,
+                data={"problems": [msgspec.to_builtins(problem) for problem in error.problems]},
+            ) from error
+        self._edits.apply({**self._config.current.servers, server: loaded.server}, loaded.secrets)
+        with trio.move_on_after(_ROSTER_WAIT):
+            while loaded.server.enabled and server not in self._gate.ports:
+                await trio.sleep(_ROSTER_POLL)
+        return server_status(self._gate, self._config.current, server)
+
+    async def _remove(self, connection: Connection, request: Request) -> object:
+        server = protocol.decode_params(request.params, ServerParams).server
+        before = self._config.current.servers
+        if server not in before:
+            known = ", ".join(before) or "none"
+            raise ClientError("invalid_params", f"There is no server {server!r}; configured are: {known}.")
+        self._edits.apply({other: wanted for other, wanted in before.items() if other != server}, frozenset())
+        reason = f"server {server} was removed; it comes back with the next reload if the file still has it"
+        return {"state": "stopped", "transport": before[server].kind, "reason": reason}
 
     async def _ask(self, server: str, order: supervisors.Call[Any]) -> Any:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from conduit_daemon import adapters
-from conduit_daemon.config import Config, ToolsetConfig
+from conduit_daemon.config import Config
 from conduit_daemon.errors import ClientError, StrictSchemaError
 from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
 from conduit_daemon.hub.toolset import ToolSet
@@ -13,11 +13,12 @@ from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
+from conduit_daemon.rpc.mcp.confinement import named_toolset
 from conduit_daemon.rpc.params import ToolsParams
 from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of
 
-__all__ = ["ToolMethods", "named_toolset"]
+__all__ = ["ToolMethods"]
 
 
 @final
@@ -73,16 +74,3 @@ class ToolMethods:
         catalogue = await listing(self._gate.catalogue, wait, servers=waited)
         named = None if params.set is None else named_toolset(self._config.current, params.set)
         return adapters.choose(catalogue.offered, client=params.client, prefix=params.prefix, named=named)
-
-
-def named_toolset(config: Config, name: str) -> ToolsetConfig:
-    """The ``[toolsets.NAME]`` of a name.
-
-    Raises:
-        ClientError: ``invalid_params``: there is none.
-    """
-    found = config.toolsets.get(name)
-    if found is None:
-        known = ", ".join(config.toolsets) or "none"
-        raise ClientError("invalid_params", f"There is no toolset named {name!r}; configured are: {known}.")
-    return found

@@ -1,4 +1,4 @@
-"""The agent socket as an MCP server: any MCP host can use it as it is (protocol 2025-11-25 and before).
+"""Calls of tools, as MCP hosts make them.
 
 A call takes the hot path: no task, and the server's result goes to the caller as the bytes it came in.
 """
@@ -15,13 +15,12 @@ from conduit_daemon.model import Call, Outcome
 from conduit_daemon.pipeline.run import Flight, start
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.mcp.eras import fit, is_modern
 from conduit_daemon.rpc.progress import forward
 from conduit_daemon.rpc.protocol import Request, RequestId
 
-__all__ = ["LATEST_VERSION", "CallRequest", "call_tool", "failed_result", "initialize"]
+__all__ = ["CallRequest", "call_tool", "failed_result"]
 
-VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-LATEST_VERSION: Final = VERSIONS[-1]
 UNKNOWN_TO_HOSTS: Final = frozenset({"unknown_tool", "unknown_toolset", "shutting_down", "internal", "invalid_params"})
 
 
@@ -31,42 +30,34 @@ class _CallParams(msgspec.Struct, frozen=True):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class _InitializeParams(msgspec.Struct, frozen=True):
-    protocolVersion: str
-    clientInfo: dict[str, Any] = {}
-    capabilities: dict[str, Any] = {}
-
-
-def initialize(connection: Connection, request: Request, version: str) -> dict[str, Any]:
-    """Answers the handshake; `version` is the daemon's own.
-
-    Raises:
-        ClientError: ``invalid_params``.
-    """
-    params = protocol.decode_params(request.params, _InitializeParams)
-    connection.initialized = True
-    wanted = params.protocolVersion
-    return {
-        "protocolVersion": wanted if wanted in VERSIONS else LATEST_VERSION,
-        "capabilities": {"tools": {"listChanged": True}},
-        "serverInfo": {"name": "conduit", "title": "Conduit", "version": version},
-        "instructions": "Tools of many MCP servers, named server__tool. Calls are governed by the operator's policy.",
-    }
-
-
 @final
 class CallRequest:
-    """A tools/call in flight: what its connection cancels."""
+    """A request that is a call in flight: what its connection cancels."""
 
-    __slots__ = ("flight",)
+    __slots__ = ("_connection", "_modern", "_request_id", "flight")
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection, request_id: RequestId, *, modern: bool) -> None:
         self.flight: Flight | None = None
+        self._connection = connection
+        self._request_id = request_id
+        self._modern = modern
 
     def cancel(self) -> None:
         """Cancels the call, at its server too."""
         if self.flight is not None:
             self.flight.cancel()
+
+    def answer(self, outcome: Outcome) -> None:
+        """Answers the request with what came of the call."""
+        error = outcome.error
+        if error is None:
+            line = protocol.answer(self._request_id, fit("tools/call", outcome.result, modern=self._modern))
+        elif error.kind in UNKNOWN_TO_HOSTS:
+            line = protocol.failure(self._request_id, error)
+        else:
+            failed = msgspec.Raw(msgspec.json.encode(failed_result(error)))
+            line = protocol.answer(self._request_id, fit("tools/call", failed, modern=self._modern))
+        self._connection.settle(self._request_id, line)
 
 
 def call_tool(connection: Connection, request: Request) -> None:
@@ -74,26 +65,26 @@ def call_tool(connection: Connection, request: Request) -> None:
 
     Raises:
         ClientError: ``invalid_params``.
+        Refused: The host's protocol version is not spoken here.
     """
-    request_id = request.id
-    assert not isinstance(request_id, msgspec.UnsetType)  # noqa: S101 - the connection answers requests alone
+    request_id = request.number
     params = protocol.decode_params(request.params, _CallParams)
-    gate = connection.context.gate
+    context = connection.context
     meta = params.meta or {}
     token = meta.pop("progressToken", None)
+    in_flight = CallRequest(connection, request_id, modern=bool(meta) and is_modern(meta))
     call = Call(
-        id=gate.new_call_id(),
+        id=context.gate.new_call_id(),
         name=params.name,
         arguments=params.arguments or {},
         principal=connection.principal,
         meta=meta,
     )
-    in_flight = CallRequest()
     connection.running[request_id] = in_flight
     in_flight.flight = start(
         call,
-        connection.context,
-        partial(_answer, connection, request_id),
+        context,
+        in_flight.answer,
         on_progress=None if token is None else partial(forward, connection, token),
     )
 
@@ -105,14 +96,3 @@ def failed_result(error: ClientError) -> dict[str, Any]:
         "isError": True,
         "_meta": {"conduit": error.to_data()},
     }
-
-
-def _answer(connection: Connection, request_id: RequestId, outcome: Outcome) -> None:
-    error = outcome.error
-    if error is None:
-        line = protocol.answer(request_id, outcome.result)
-    elif error.kind in UNKNOWN_TO_HOSTS:
-        line = protocol.failure(request_id, error)
-    else:
-        line = protocol.answer(request_id, failed_result(error))
-    connection.settle(request_id, line)

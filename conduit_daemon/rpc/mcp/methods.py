@@ -1,0 +1,115 @@
+"""MCP's own methods, in both eras: what an MCP host at the socket can ask."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+from conduit_daemon import adapters
+from conduit_daemon.config import Config
+from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
+from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.published import Published
+from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.connection import Connection, Handler
+from conduit_daemon.rpc.mcp import confinement
+from conduit_daemon.rpc.mcp.calls import call_tool
+from conduit_daemon.rpc.mcp.eras import fit, is_modern, meta_of
+from conduit_daemon.rpc.mcp.handshake import discover, initialize, set_level
+from conduit_daemon.rpc.mcp.subscriptions import listen
+from conduit_daemon.rpc.params import UseParams
+from conduit_daemon.rpc.protocol import Request
+
+__all__ = ["McpMethods"]
+
+
+@final
+class McpMethods:
+    """What an MCP host can ask.
+
+    Args:
+        gate: The pipeline's shared parts.
+        config: The configuration in force.
+        version: The daemon's version.
+    """
+
+    def __init__(self, gate: Gate, config: Published[Config], version: str) -> None:
+        self._gate = gate
+        self._config = config
+        self._version = version
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """The methods by name, without those that are calls and take no task."""
+        fitted: dict[str, Handler] = {
+            "initialize": self._initialize,
+            "logging/setLevel": self._set_level,
+            "ping": self._ping,
+            "server/discover": self._discover,
+            "tools/list": self._list_tools,
+        }
+        return {
+            **{method: _fitted(handler) for method, handler in fitted.items()},
+            "conduit/use": self._use,
+            "subscriptions/listen": self._listen,
+        }
+
+    def start(self, connection: Connection, request: Request) -> None:
+        """Starts a tools/call.
+
+        Raises:
+            ClientError: It is refused.
+            Refused: The host's protocol version is not spoken here.
+        """
+        if connection.host.toolset is not None:
+            name = protocol.decode_params(request.params, _Named).name
+            confinement.check(self._gate, self._config.current, connection.host.toolset, name)
+        call_tool(connection, request)
+
+    async def _ping(self, connection: Connection, request: Request) -> object:
+        return {}
+
+    async def _initialize(self, connection: Connection, request: Request) -> object:
+        return initialize(connection, request, self._version)
+
+    async def _discover(self, connection: Connection, request: Request) -> object:
+        return discover(self._version)
+
+    async def _set_level(self, connection: Connection, request: Request) -> object:
+        return set_level(connection, request)
+
+    async def _listen(self, connection: Connection, request: Request) -> object:
+        return await listen(connection, request)
+
+    async def _use(self, connection: Connection, request: Request) -> object:
+        named = protocol.decode_params(request.params, UseParams).set
+        if named is not None:
+            confinement.named_toolset(self._config.current, named)
+        connection.host.toolset = named
+        return {"set": named}
+
+    async def _list_tools(self, connection: Connection, request: Request) -> object:
+        catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
+        return adapters.plain_listing(self._confined(connection, catalogue.offered))
+
+    def _confined(self, connection: Connection, offered: ToolSet) -> ToolSet:
+        if connection.host.toolset is None:
+            return offered
+        named = confinement.named_toolset(self._config.current, connection.host.toolset)
+        return adapters.choose(offered, named=named)
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+def _fitted(handler: Handler) -> Handler:
+    async def handle(connection: Connection, request: Request) -> object:
+        modern = is_modern(meta_of(request.params))
+        result = await handler(connection, request)
+        raw = result if isinstance(result, msgspec.Raw) else msgspec.Raw(msgspec.json.encode(result))
+        return fit(request.method, raw, modern=modern)
+
+    return handle
