@@ -22,8 +22,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version as installed_version
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
 import trio
 
 import supervisors
@@ -36,10 +38,12 @@ from conduit_daemon.config import (
     Config,
     Diff,
     Loaded,
+    LoadedServer,
     ServerConfig,
     agent_socket,
     control_socket,
     diff,
+    load_server,
     state_directory,
 )
 from conduit_daemon.errors import ClientError, DaemonError
@@ -58,6 +62,7 @@ from conduit_daemon.rpc.events import EventFeed
 from conduit_daemon.rpc.governance import GovernanceMethods
 from conduit_daemon.rpc.listener import Listener, open_listener
 from conduit_daemon.rpc.methods import Methods
+from conduit_daemon.rpc.methods.servers import ServerEdits
 from conduit_daemon.rpc.reload import reload_method
 from conduit_daemon.rpc.server import RpcServer
 from conduit_daemon.service.guardian import Guardian
@@ -141,6 +146,7 @@ class Daemon:
         self._stopping = trio.Event()
         self._hurrying = trio.Event()
         self._state = state_directory(config, environ)
+        self._secrets = loaded.secrets
         self._config = Published(config)
         self._catalogue = Published(Catalogue())
         self._announced = Published(ToolSet())
@@ -235,6 +241,7 @@ class Daemon:
             version=self._version,
             stop=lambda: self.stop("conduit/shutdown"),
             set_level=self._log.set_level,
+            edits=ServerEdits(read=self._read_server, apply=self._change_servers),
             connections=self._connections,
             tree=lambda: describe("root"),
             more={
@@ -304,6 +311,7 @@ class Daemon:
         hooks = load_hooks(new.hooks, self._folder)
         policy = compile_policy(new.policy, frozenset(_trusted(new)))
         self._masker.update("config", loaded.secrets)
+        self._secrets = loaded.secrets
         self._governance.hooks = hooks
         self._policy.publish(policy)
         self._gate.configure(new)
@@ -316,6 +324,15 @@ class Daemon:
         self._config.publish(new)
         _tell_hub("")
         return diff(old, new)
+
+    def _read_server(self, server: str, table: Mapping[str, Any]) -> LoadedServer:
+        return load_server(server, table, self._folder or Path.cwd(), self._environ)
+
+    def _change_servers(self, servers: dict[str, ServerConfig], secrets: frozenset[str]) -> None:
+        """Puts other servers into force than the file's, until it is read again."""
+        config = msgspec.structs.replace(self._config.current, servers=servers)
+        changed = self._apply(Loaded(config=config, secrets=self._secrets | secrets))
+        self._bus.emit("config.reloaded", **msgspec.to_builtins(changed))
 
     async def _drain(self) -> None:
         """Lets running calls finish within the time they have, then answers the rest."""

@@ -28,7 +28,6 @@ __all__ = ["ServerEdits", "ServerMethods"]
 
 _CONTROL_WAIT: Final = 10.0
 _ROSTER_WAIT: Final = 2.0
-_ROSTER_POLL: Final = 0.01
 
 
 class ServerEdits(msgspec.Struct, frozen=True):
@@ -134,7 +133,7 @@ class ServerMethods:
         self._edits.apply({**self._config.current.servers, server: loaded.server}, loaded.secrets)
         with trio.move_on_after(_ROSTER_WAIT):
             while loaded.server.enabled and server not in self._gate.ports:
-                await trio.sleep(_ROSTER_POLL)
+                await self._gate.catalogue.changed()
         return server_status(self._gate, self._config.current, server)
 
     async def _remove(self, connection: Connection, request: Request) -> object:

@@ -1,0 +1,79 @@
+"""What an administrator changes while the daemon runs, and who may not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+FAKE = str(Path(__file__).parents[1] / "fakes" / "stdio_server.py")
+
+
+def test_a_server_is_added_called_and_removed(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    daemon.wait_ready("a")
+    control, host = daemon.rpc(control=True), daemon.rpc()
+    table = {"command": sys.executable, "args": [FAKE]}
+    added = control.result("conduit/servers/add", {"server": "b", "config": table})
+    assert added["state"] in {"connecting", "ready"}
+    assert added["transport"] == "stdio"
+    daemon.wait_ready("b")
+    daemon.wait_until(lambda: any(t["name"] == "b__echo" for t in host.result("tools/list")["tools"]))
+    assert host.call("b__echo", {"text": "new"})["content"][0]["text"] == "new"
+    pid = daemon.pid("b")
+    assert "already" in control.ask("conduit/servers/add", {"server": "b", "config": table})["error"]["message"]
+    assert control.result("conduit/servers/remove", {"server": "b"})["state"] == "stopped"
+    daemon.wait_until(lambda: "b" not in daemon.status()["servers"] and not Path(f"/proc/{pid}").exists())
+    assert host.ask("tools/call", {"name": "b__echo", "arguments": {"text": "x"}})["error"]["code"] == -32602
+    assert host.call("a__echo", {"text": "old"})["content"][0]["text"] == "old"
+    assert daemon.status()["servers"]["a"]["restarts"] == 0
+
+
+def test_a_table_that_cannot_be_used_adds_nothing_and_says_why(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    control = daemon.rpc(control=True)
+    for table, word in (({"comand": "x"}, "command"), ({}, "command"), ({"command": "x", "url": "y"}, "url")):
+        error = control.ask("conduit/servers/add", {"server": "b", "config": table})["error"]
+        assert error["code"] == -31013
+        assert word in error["message"]
+        assert error["data"]["problems"]
+    assert "b" not in daemon.status()["servers"]
+    assert control.ask("conduit/servers/remove", {"server": "zz"})["error"]["data"]["kind"] == "invalid_params"
+
+
+def test_the_agents_socket_refuses_every_control_method(start: Any, fake_server: Any) -> None:
+    rpc = start(fake_server("a")).rpc()
+    methods = "tree log_level shutdown servers/add servers/remove servers/restart servers/start servers/stop"
+    methods += " servers/explain servers/accept approvals approvals/decide policy/explain audit reload taint/reset"
+    for method in methods.split():
+        error = rpc.ask(f"conduit/{method}")["error"]
+        assert (error["code"], error["data"]["kind"]) == (-31009, "forbidden"), method
+    assert rpc.ask("conduit/nothing")["error"]["code"] == -32601
+
+
+def test_the_log_level_is_changed_and_the_old_one_told(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    control = daemon.rpc(control=True)
+    assert control.result("conduit/log_level", {"level": "warning"}) == {"level": "debug"}
+    assert control.result("conduit/log_level", {"level": "info", "server": "a"}) == {"level": "warning"}
+    assert control.result("conduit/log_level", {"level": "debug"}) == {"level": "warning"}
+    assert "loud" in control.ask("conduit/log_level", {"level": "loud"})["error"]["message"]
+
+
+def test_shutdown_waits_for_calls_unless_told_not_to(start: Any, fake_server: Any) -> None:
+    for drain in (True, False):
+        daemon = start(fake_server("a"))
+        daemon.wait_ready("a")
+        host, control = daemon.rpc(), daemon.rpc(control=True)
+        call = host.send("tools/call", {"name": "a__sleep", "arguments": {"seconds": 1.5}})
+        assert host.result("ping") == {}
+        began = time.monotonic()
+        assert control.result("conduit/shutdown", {"drain": drain}) == {}
+        result = host.wait(call)
+        assert daemon.process.wait(15) == 0
+        if drain:
+            assert result["result"]["content"][0]["text"] == "slept"
+        else:
+            assert result["error"]["data"]["kind"] == "shutting_down"
+            assert time.monotonic() - began < 5
