@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Final, final
 
 __all__ = ["Notifier"]
@@ -57,14 +58,18 @@ class Notifier:
         return cls(address, watchdog=watchdog or None)
 
     def ready(self, status: str | None = None) -> None:
-        """The start, or a reload, is complete."""
+        """The start is complete."""
         self._send({"READY": "1"}, status)
 
-    def reloading(self, status: str | None = None) -> None:
-        """The configuration is being read again; `ready` must follow, whether it could be used or not."""
-        self._send(
-            {"RELOADING": "1", "MONOTONIC_USEC": str(time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)}, status
-        )
+    @contextmanager
+    def reload(self) -> Iterator[None]:
+        """While this is entered the configuration is being read again; whether it can be used is not said here."""
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._send({"RELOADING": "1", "MONOTONIC_USEC": str(now)}, None)
+        try:
+            yield
+        finally:
+            self.ready()
 
     def stopping(self, seconds: float, status: str | None = None) -> None:
         """The daemon stops, and may take this many seconds for it whatever the unit's own timeout is."""

@@ -60,11 +60,14 @@ def test_each_message(manager: Manager) -> None:
     ]
 
 
-def test_a_reload_says_when_it_began(manager: Manager) -> None:
+def test_a_reload_says_when_it_began_and_that_it_ended_however_it_did(manager: Manager) -> None:
+    notifier = Notifier(manager.address)
     before = time.clock_gettime(time.CLOCK_MONOTONIC)
-    Notifier(manager.address).reloading()
-    after = time.clock_gettime(time.CLOCK_MONOTONIC)
-    (message,) = manager.received()
+    with pytest.raises(ValueError), notifier.reload():
+        after = time.clock_gettime(time.CLOCK_MONOTONIC)
+        (message,) = manager.received()
+        raise ValueError
+    assert manager.received() == [["READY=1"]]
     assert message[0] == "RELOADING=1"
     stamp = re.fullmatch(r"MONOTONIC_USEC=(\d+)", message[1])
     assert stamp is not None
@@ -87,8 +90,8 @@ def test_what_does_not_fit_goes_out_later_and_only_the_newest_phase(manager: Man
         if notifier._unsent:
             break
     began = time.monotonic()
-    notifier.reloading("reading")
-    notifier.ready("old")
+    with notifier.reload():
+        notifier.status("old")
     notifier.status("new")
     assert time.monotonic() - began < 1, "it must not wait"
     manager.received()
