@@ -290,9 +290,8 @@ class Flight:
         for place in (slots, gate.slots):
             if place is None or place in self._held:
                 continue
-            waiting = place.take(partial(self._given, place))
-            if waiting is not None:
-                self._park("slot", partial(place.leave, waiting))
+            if not place.take_now():
+                self._park("slot", partial(place.leave, place.queue(partial(self._given, place))))
                 return
             self._held = (*self._held, place)
         self._send()

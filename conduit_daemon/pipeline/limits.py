@@ -37,11 +37,15 @@ class Slots:
         self._idle: trio.Event | None = None
         self._queue: deque[Waiting] = deque()
 
-    def take(self, on_slot: Callable[[], None]) -> Waiting | None:
-        """Takes a slot now and returns None, or queues for one: `on_slot` is called when it is given."""
+    def take_now(self) -> bool:
+        """Takes a slot if one is free and nobody waits for it; tells whether it did."""
         if self.taken < self.limit and not self._queue:
             self.taken += 1
-            return None
+            return True
+        return False
+
+    def queue(self, on_slot: Callable[[], None]) -> Waiting:
+        """Waits for a slot: `on_slot` is called when it is given. For when `take_now` had none."""
         waiting = Waiting(on_slot)
         self._queue.append(waiting)
         return waiting

@@ -26,6 +26,8 @@ def too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
     """
     if type(value) not in _CONTAINERS:
         return False
+    if _CONTAINERS.isdisjoint(map(type, value.values() if type(value) is dict else value)):
+        return limit < 1
     level = [value]
     for _ in range(limit):
         below: list[Any] = []

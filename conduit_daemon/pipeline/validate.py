@@ -98,13 +98,15 @@ def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validat
         ClientError: ``invalid_arguments``, with every place that does not fit in ``data["problems"]``.
     """
     if too_deep(arguments):
-        problems: tuple[Problem, ...] = (Problem("", f"are nested deeper than {MAX_DEPTH} levels"),)
-    else:
-        problems = validators.validator_for(entry.tool).problems(arguments)
-    if not problems:
-        return
+        raise _unfit(entry, (Problem("", f"are nested deeper than {MAX_DEPTH} levels"),))
+    problems = validators.validator_for(entry.tool).problems(arguments)
+    if problems:
+        raise _unfit(entry, problems)
+
+
+def _unfit(entry: Entry, problems: tuple[Problem, ...]) -> ClientError:
     listed = "; ".join(f"{problem.pointer or 'they'} {problem.message}" for problem in problems)
-    raise ClientError(
+    return ClientError(
         "invalid_arguments",
         f"The arguments of {entry.exposed} do not fit its schema: {listed}. Correct them and call it again.",
         entry.server_id,

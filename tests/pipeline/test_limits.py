@@ -23,11 +23,10 @@ def test_slots_whatever_happens(limit: int, steps: list[str]) -> None:
 
     for number, step in enumerate(steps):
         if step == "take":
-            waiting = slots.take(lambda number=number: on_slot(number))
-            if waiting is None:
+            if slots.take_now():
                 holding.append(number)
             else:
-                queue.append((number, waiting))
+                queue.append((number, slots.queue(lambda number=number: on_slot(number))))
         elif step == "give" and holding:
             holding.pop(0)
             slots.give_back()
