@@ -31,6 +31,7 @@ import trio
 import supervisors
 from conduit_daemon.clients.actor import Client, Timeline, new_port, new_timeline
 from conduit_daemon.clients.connection import Settings
+from conduit_daemon.clients.instances import Instance, Instances
 from conduit_daemon.clients.kept import KeptListing
 from conduit_daemon.clients.port import Port
 from conduit_daemon.clients.roster import Roster
@@ -168,6 +169,7 @@ class Daemon:
             governance=self._governance,
         )
         self._gate.configure(config)
+        self._instances = Instances(self._config, self._gate.ports, self._new_instance)
         self._roster = Roster(
             self._config,
             self._gate.ports,
@@ -277,6 +279,7 @@ class Daemon:
             [
                 ChildSpec(id="guardian", start=lambda: self._guardian.run),
                 ChildSpec(id="roster", start=lambda: self._roster.run, shutdown=_ROSTER_SHUTDOWN),
+                ChildSpec(id="instances", start=lambda: self._instances.run, shutdown=_ROSTER_SHUTDOWN),
                 ChildSpec(id="reload", start=lambda: self._reloader.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
                 ChildSpec(id="signals", start=lambda: answer),
@@ -286,10 +289,38 @@ class Daemon:
 
     def _new_port(self, server: str, wanted: ServerConfig) -> Port:
         kept = self._kept[server] = KeptListing(self._state, server, wanted, self._bus)
-        return new_port(server, kept.load(), lazy=wanted.start == "lazy")
+        port = new_port(server, kept.load(), lazy=wanted.start == "lazy" or wanted.scope == "connection")
+        if wanted.scope == "connection":
+            self._instances.serve(server, wanted, port)
+        return port
 
     def _new_client(self, server: str, wanted: ServerConfig) -> Callable[[], Client]:
-        settings = Settings(
+        settings, timeline = self._settings(server, wanted), self._timeline(server)
+
+        def start() -> Client:
+            port, kept = self._gate.ports[server], self._kept[server]
+            return Client(settings, port, self._guardian, self._bus, timeline, _tell_hub, kept=kept)
+
+        return start
+
+    def _new_instance(self, instance: Instance) -> Callable[[], Client]:
+        server, number = instance.server, instance.number
+        settings, timeline = self._settings(server, instance.config), self._timeline(server)
+
+        def learn(server: str) -> None:
+            common, listing = self._gate.ports.get(server), instance.port.listing
+            if common is not None and listing is not None and listing is not common.listing:
+                common.listing = listing
+                self._kept[server].save(listing)
+                _tell_hub(server)
+
+        def start() -> Client:
+            return Client(settings, instance.port, self._guardian, self._bus, timeline, learn, instance=number)
+
+        return start
+
+    def _settings(self, server: str, wanted: ServerConfig) -> Settings:
+        return Settings(
             server=server,
             config=wanted,
             limits=self._config.current.limits,
@@ -297,13 +328,9 @@ class Daemon:
             environ=self._environ,
             clean=self._masker.mask,
         )
-        timeline = self._timelines.setdefault(server, new_timeline())
 
-        def start() -> Client:
-            port, kept = self._gate.ports[server], self._kept[server]
-            return Client(settings, port, self._guardian, self._bus, timeline, _tell_hub, kept=kept)
-
-        return start
+    def _timeline(self, server: str) -> Timeline:
+        return self._timelines.setdefault(server, new_timeline())
 
     def _apply(self, loaded: Loaded) -> Diff:
         """Takes a configuration over: what governs calls at once, the servers by the roster."""

@@ -232,8 +232,11 @@ class Client(Actor):
             supervisors.send(me, _ConnectionEnded(generation, ended))
 
     def _restart(self) -> None:
-        self._called = True
         self._recovery.forget()
+        if self._port.on_restart is not None:
+            self._port.on_restart()
+        else:
+            self._called = True
         if self._task is None:
             self._connect("it was asked to restart")
             return
@@ -276,15 +279,16 @@ class Client(Actor):
     def _fail(self, ended: Ended) -> None:
         self._era = _ERAS[self._settings.config.protocol] if ended.kind == "start" else self._era
         pause = self._recovery.failed(ended.ready_for, after_sleep=self._sleep.just_woke())
-        retry_at = trio.current_time() + pause.seconds
+        seconds = max(pause.seconds, ended.retry_after or 0)
+        retry_at = trio.current_time() + seconds
         state: ClientState = "open" if pause.circuit == "open" else "waiting"
         self._stand(state, ended.reason, retry_at=retry_at, circuit=pause.circuit)
         if ended.kind != "lost" or state == "open":  # what was lost unsent waits for one attempt, not for many
             self._port.fail_held()
         why = f"failure {pause.failures} in a row" if pause.failures else "the machine has slept"
-        text = f"Server {self._server} is tried again in {pause.seconds:.1f} s ({why})."
-        self._journal.tell("client.retry", "info", text, retry_in=round(pause.seconds, 3))
-        supervisors.send_after(supervisors.self_ref(), _TryAgain(self.generation), pause.seconds)
+        text = f"Server {self._server} is tried again in {seconds:.1f} s ({why})."
+        self._journal.tell("client.retry", "info", text, retry_in=round(seconds, 3))
+        supervisors.send_after(supervisors.self_ref(), _TryAgain(self.generation), seconds)
 
     # ---- resting
 

@@ -166,6 +166,8 @@ class Port:
         on_held: Called with the time until which a call is held, each time that one is: the client's.
         instantiate: Makes the port of a server for one caller alone; None where one server is for all.
         release: Ends such a server; None for the server that is for all.
+        on_restart: Called when somebody has the server restarted, where callers have servers of their own.
+        instances: How many callers have a server of their own.
     """
 
     def __init__(self, server: str, standing: Standing, listing: Listing | None = None) -> None:
@@ -182,6 +184,8 @@ class Port:
         self.on_held: Callable[[float], None] | None = None
         self.instantiate: Callable[[], Port] | None = None
         self.release: Callable[[], None] | None = None
+        self.on_restart: Callable[[], None] | None = None
+        self.instances = 0
         self._held: dict[_PortCall, float] = {}
         self._recent: deque[float] = deque(maxlen=_RECENT)
 

@@ -15,8 +15,6 @@ UNSUPPORTED: Final[dict[tuple[type, str], str]] = {
     (Config, "watch"): "reloading when the file is saved",
     (MetricsConfig, "listen"): "serving metrics over HTTP",
     (ServerConfig, "auth"): "logging in to a server",
-    (ServerConfig, "max_instances"): "a server for each connection",
-    (ServerConfig, "scope"): "a server for each connection",
     (ServerConfig, "url"): "a remote server (Streamable HTTP, SSE, WebSocket)",
 }
 """By Struct and field: what is missing, as the subject of a sentence. Only a value other than the default counts."""

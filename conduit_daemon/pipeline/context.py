@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
+from conduit_daemon.clients.port import Port
+
 if TYPE_CHECKING:
     from conduit_daemon.pipeline.gate import Gate
 
@@ -24,17 +26,45 @@ class Context:
         taint: Ids of the servers whose results were delivered to this caller.
     """
 
-    __slots__ = ("_on_taint", "gate", "taint")
+    __slots__ = ("_on_taint", "_own", "gate", "taint")
 
     def __init__(self, gate: Gate, *, on_taint: Callable[[str], None] | None = None) -> None:
         self.gate = gate
         self.taint: frozenset[str] = frozenset()
         self._on_taint = on_taint
+        self._own: dict[str, tuple[Port, Port]] = {}
 
     @property
     def track_taint(self) -> bool:
         """Whether the caller's own taint is added to what a call brings along."""
         return self.gate.track_taint
+
+    def port(self, server: str) -> Port | None:
+        """This caller's door to a server: the one for all, or one of its own; None where there is no such server.
+
+        Raises:
+            ClientError: ``unavailable``: too many callers have one of their own.
+        """
+        common = self.gate.ports.get(server)
+        if common is None or common.instantiate is None:
+            return common
+        found = self._own.get(server)
+        if found is not None and found[0] is common and found[1].standing.state != "stopped":
+            return found[1]
+        self._release(server)
+        own = common.instantiate()
+        self._own[server] = (common, own)
+        return own
+
+    def close(self) -> None:
+        """Ends the servers that are this caller's own: it has gone."""
+        for server in tuple(self._own):
+            self._release(server)
+
+    def _release(self, server: str) -> None:
+        _, own = self._own.pop(server, (None, None))
+        if own is not None and own.release is not None:
+            own.release()
 
     def add_taint(self, server: str) -> None:
         """A result of `server` is delivered to this caller."""

@@ -320,7 +320,7 @@ class Flight:
         assert entry is not None  # noqa: S101 - as above
         if entry.server_id in gate.governance.pins.servers:
             gate.governance.pins.use(entry)
-        port = gate.ports.get(entry.server_id)
+        port = self._context.port(entry.server_id)
         if port is None:
             raise ClientError("unavailable", f"Server {entry.server_id} was removed while the call waited.")
         total = gate.max_call_time

@@ -127,6 +127,7 @@ class Connection:
             for request in list(self.running.values()):
                 request.cancel()
             self.running.clear()
+            self.context.close()
             self._writer.close()
             trio.lowlevel.notify_closing(fd)
             self._sock.close()

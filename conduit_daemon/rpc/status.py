@@ -70,6 +70,7 @@ def server_status(gate: Gate, config: Config, server: str) -> dict[str, Any]:
         "dropped": _dropped(gate, port),
         "pid": standing.pid,
         "restarts": port.restarts,
+        "instances": port.instances if wanted.scope == "connection" else None,
         "since": standing.since,
         "retry_in": None if standing.retry_at is None else round(max(0.0, standing.retry_at - trio.current_time()), 3),
         "circuit": standing.circuit,
