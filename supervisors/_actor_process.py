@@ -234,14 +234,15 @@ class ActorProcess(Process):
 
     async def wind_up(self, reason: ExitReason) -> ExitReason:
         """Ends its tasks, then runs ``terminate`` where that is due, then answers the last caller."""
-        if self._fault is not None and not self._killed:
-            reason = Crashed(single_leaf(self._fault))
         due = self.ready and self._signal is None and not self._killed
         reason = await self._end_helpers(reason)
         if due and not self._killed:
-            reason = await self._terminate(reason)
-        reason = Killed() if self._killed else await self._end_helpers(reason)
-        if self._farewell is not None and not self._killed:
+            reason = await self._end_helpers(await self._terminate(reason))
+        if self._killed:
+            # A terminate that was killed may have left tasks.
+            await self._end_helpers(reason)
+            return Killed()
+        if self._farewell is not None:
             self.answer(*self._farewell)
         return reason
 
@@ -257,17 +258,16 @@ class ActorProcess(Process):
         return reason
 
     async def _end_helpers(self, reason: ExitReason) -> ExitReason:
-        if self._helpers is None:
-            return reason
-        before = self._fault
-        await self._helpers.end()
-        if self._fault is not None and before is None and not isinstance(reason, Crashed | Killed):
+        if self._helpers is not None:
+            await self._helpers.end()
+        if self._fault is not None and not isinstance(reason, Crashed):
             return Crashed(single_leaf(self._fault))
         return reason
 
     def ended(self, reason: ExitReason) -> None:
         """Fails every caller that waits, and drops the state."""
-        self._record("terminate", reason, trio.current_time())
+        if self.tracers:
+            self._record("terminate", reason, trio.current_time())
         if self._idle is not None:
             self._idle.cancel()
         for monitor in self.monitors or ():

@@ -223,6 +223,12 @@ class Lifecycle(Process):
         except Exception as error:  # noqa: BLE001  (the user's factory raised, or a name is taken)
             self._start_failed(child, error)
             return
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.fatal = error
+            self.request_stop(Crashed(error))
+            self.rest(child)
+            self._settle(child, Aborted())
+            return
         child.process = process
         child.ref = process.ref
         self._context.run(partial(self._nursery.start_soon, process.run, name=child.id))

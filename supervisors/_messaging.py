@@ -53,24 +53,24 @@ async def call(server: Ref | str, request: Call[R], *, timeout: float = 5.0) -> 
     if caller is None:
         sender = From(process, request, None, True)
     else:
-        aside = ASIDE.get()
-        if caller is process and not aside:
+        if caller is process and not ASIDE.get():
             raise CallingSelf(f"{process.ref!r} called itself, and would wait for itself for ever.")
-        sender = From(process, request, caller.ref, caller is not process)
+        sender = From(process, request, caller.ref, True)
         if isinstance(caller, ActorProcess):
             caller.sent(request)
+    timer = None
+    if timeout != math.inf:
+        timer = process.owner.timers.after(timeout, partial(_time_out, sender, timeout))
     mailbox = process.mailbox
     if sender.bounded and mailbox.full:
         mailbox.hold(sender)
     else:
         mailbox.put(sender)
-    if timeout == math.inf:
-        return typed("R", await sender.wait())
-    timer = process.owner.timers.after(timeout, partial(_time_out, sender, timeout))
     try:
         return typed("R", await sender.wait())
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
 
 
 def _time_out(sender: From, seconds: float) -> None:
@@ -127,7 +127,8 @@ def _letter(process: ActorProcess, message: object) -> Letter:
     caller = CURRENT.get()
     if isinstance(caller, ActorProcess):
         caller.sent(message)
-    return Letter(message, caller is not process)
+    # What an actor sends to itself is never held back: it could not come to it. Its tasks can wait.
+    return Letter(message, caller is not process or ASIDE.get())
 
 
 def send(server: Ref | str, message: Any) -> None:

@@ -66,7 +66,7 @@ class Timers:
 
     def after(self, seconds: float, action: Callable[[], object]) -> TimerRef:
         """Calls ``action`` in so many seconds, from the timers' own task."""
-        deadline = trio.current_time() + seconds
+        deadline = trio.current_time() + (seconds if seconds > 0 else 0)  # not a number is at once, too
         timer = TimerRef(self, deadline, action)
         heap = self._heap
         heappush(heap, (deadline, next(self._serial), timer))

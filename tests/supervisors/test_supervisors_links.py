@@ -214,6 +214,16 @@ async def test_rule_18_a_dead_watcher_leaves_nothing_behind(stage: Any) -> None:
         assert not b._process._watchers
 
 
+async def test_rule_18_a_dead_peer_leaves_nothing_behind(stage: Any) -> None:
+    async with open_supervisor([stage.spec("a", restart="transient"), stage.spec("b")]) as root:
+        b = ref_of("b")
+        for _ in range(5):
+            await stage.do("a", lambda _: link(b))
+            await stage.end("a")
+            await supervisors.restart_child(root, "a")
+        assert not b._process._links
+
+
 async def test_rule_18_supervisors_and_tasks_can_be_monitored(stage: Any) -> None:
     async def worker() -> None:
         await trio.sleep_forever()

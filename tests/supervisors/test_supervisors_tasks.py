@@ -174,6 +174,53 @@ async def test_rule_43_a_failing_cleanup_of_a_task_is_the_reason(stage: Any) -> 
     assert isinstance(report.reason.error, OSError)
 
 
+async def test_rule_43_a_killed_terminate_leaves_no_task(stage: Any) -> None:
+    running = []
+
+    async def work() -> None:
+        running.append(1)
+        try:
+            await trio.sleep_forever()
+        finally:
+            running.pop()
+
+    async def terminate(me: Any, _: Any) -> None:
+        me.start_task(work)
+        await trio.sleep_forever()
+
+    stage.script["a"].terminate = terminate
+    async with open_supervisor([stage.spec("a", restart="temporary")]):
+        ref = whereis("a")
+        assert ref is not None
+        await stage.end("a")
+        assert running == [1]
+        exit(ref, Killed())
+        await trio.testing.wait_all_tasks_blocked()
+        assert running == []
+        assert whereis("a") is None
+
+
+async def test_rule_22_a_task_beside_an_actor_feels_its_backpressure(stage: Any) -> None:
+    class Narrow(stage.Puppet):  # type: ignore[misc,name-defined]
+        mailbox_size = 2
+
+    sent = []
+
+    async def produce() -> None:
+        for number in range(10):
+            await cast(self_ref(), stage.Note(str(number)))
+            sent.append(number)
+
+    gate = trio.Event()
+    async with open_supervisor([ChildSpec(id="a", start=lambda: Narrow(stage, "a", "a"))]):
+        await cast("a", stage.Do(lambda me: (me.start_task(produce), gate.wait())[1]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(sent) == 2
+        gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(sent) == 10
+
+
 async def test_rule_43_tasks_need_a_running_actor(stage: Any) -> None:
     actor = stage.Puppet(stage, "a", "a")
     with pytest.raises(NotInActor):

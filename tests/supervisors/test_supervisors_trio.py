@@ -52,7 +52,7 @@ async def test_rule_20_a_crash_never_cancels_a_sibling(stage: Any) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("where", ["handler", "group", "init", "terminate", "task", "helper"])
+@pytest.mark.parametrize("where", ["handler", "group", "init", "terminate", "task", "helper", "factory"])
 async def test_rule_20_interrupts_always_propagate_and_the_tree_still_ends_in_order(
     stage: Any, error: type[BaseException], where: str
 ) -> None:
@@ -73,6 +73,8 @@ async def test_rule_20_interrupts_always_propagate_and_the_tree_still_ends_in_or
         stage.script["a"].init = lambda _: supervisors.cast_nowait("a", stage.Do(lambda _: Stop(Shutdown())))
     elif where == "helper":
         stage.script["a"].init = lambda me: (me.start_task(task), None)[1]
+    elif where == "factory":
+        spec = ChildSpec(id="a", start=interrupt)
     elif where == "task":
         spec = ChildSpec(id="a", start=lambda: task)
     else:
