@@ -29,7 +29,8 @@ Probe = Callable[[], Awaitable[bool]]
 Admit = Callable[[socket.socket], Awaitable[object]]
 """Serves a connected, non-blocking socket of an agent, and owns it."""
 
-_STATUS_PAUSE: Final = 2.0
+_STATUS_PAUSE: Final = 1.0
+_STATUS_IDLE: Final = 10.0
 _PING: Final = b'{"jsonrpc":"2.0","id":"watchdog","method":"ping"}\n'
 _ANSWER: Final = 4096
 
@@ -41,11 +42,11 @@ def children(notifier: Notifier, *, admit: Admit, health: Callable[[], str], bus
         notifier: Where everything goes.
         admit: How the RPC takes a connection.
         health: The daemon's line of health.
-        bus: Told when a part of the daemon does not answer.
+        bus: Tells when the line may have changed, and is told when a part of the daemon does not answer.
     """
     specs = []
     if notifier.active:
-        specs.append(ChildSpec(id="status_line", start=lambda: partial(report_health, notifier, health)))
+        specs.append(ChildSpec(id="status_line", start=lambda: partial(report_health, notifier, health, bus)))
     interval = notifier.watchdog_interval
     if interval is not None:
         probes: dict[str, Probe] = {"hub": hub_answers, "rpc": partial(rpc_answers, admit)}
@@ -56,7 +57,7 @@ def children(notifier: Notifier, *, admit: Admit, health: Callable[[], str], bus
 async def watch(notifier: Notifier, interval: float, probes: Mapping[str, Probe], bus: EventBus) -> None:
     """Gives signs of life while every probe answers, until cancelled.
 
-    A sign is due every quarter of the watchdog's interval, and a probe has half of it: a part that answers late once
+    A sign is due every third of the watchdog's interval, and a probe has half of it: a part that answers late once
     costs nothing, one that is silent for the whole interval costs the daemon its life.
 
     Args:
@@ -78,7 +79,7 @@ async def watch(notifier: Notifier, interval: float, probes: Mapping[str, Probe]
                 reason=f"Not answering: {', '.join(sorted(silent))}. If that lasts, systemd restarts the daemon.",
             )
         silent_before = silent
-        await trio.sleep(interval / (16 if silent else 4))
+        await trio.sleep(interval / (16 if silent else 3))
 
 
 async def _silent(probes: Mapping[str, Probe], limit: float) -> set[str]:
@@ -125,15 +126,27 @@ async def rpc_answers(admit: Admit) -> bool:
             return False  # the RPC, or this connection, has just crashed
 
 
-async def report_health(notifier: Notifier, line: Callable[[], str]) -> None:
-    """Keeps systemd's status line as `line` says, until cancelled."""
-    said = None
-    while True:
-        now = line()
-        if now != said:
-            notifier.status(now)
-            said = now
-        await trio.sleep(_STATUS_PAUSE)
+async def report_health(notifier: Notifier, line: Callable[[], str], bus: EventBus) -> None:
+    """Keeps the manager's status line as `line` says, until cancelled.
+
+    It is looked at when something has happened to a server or a call, once a second at most, and else every ten
+    seconds: an idle daemon is to be idle.
+    """
+    happened = trio.Event()
+    token = bus.attach(lambda _: happened.set(), types=["client.*", "call.finished", "config.reloaded"])
+    try:
+        said = None
+        while True:
+            now = line()
+            if now != said:
+                notifier.status(now)
+                said = now
+            with trio.move_on_after(_STATUS_IDLE):
+                await happened.wait()
+            await trio.sleep(_STATUS_PAUSE)
+            happened = trio.Event()
+    finally:
+        bus.detach(token)
 
 
 def health_line(states: Iterable[str], running: int) -> str:

@@ -33,7 +33,7 @@ _LAGS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 _MOST_TOOLS: Final = 1000
 _LONGEST_LABEL: Final = 128
 _OTHER: Final = "other"
-_SAMPLE: Final = 1.0
+_SAMPLE: Final = 5.0
 
 
 class ServerReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     async def measure_lag(self) -> None:
-        """Measures once a second how late the event loop runs what is due, until cancelled."""
+        """Measures every five seconds how late the event loop runs what is due, until cancelled."""
         while True:
             due = trio.current_time() + _SAMPLE
             await trio.sleep_until(due)
@@ -199,7 +199,7 @@ class Metrics:
             events.add_metric((type_,), count)
         yield events
         lag = HistogramMetricFamily(
-            "conduit_event_loop_lag_seconds", "How late the event loop ran what was due, sampled once a second."
+            "conduit_event_loop_lag_seconds", "How late the event loop ran what was due, sampled every five seconds."
         )
         lag.add_metric((), self._lag.buckets(), self._lag.total)
         yield lag

@@ -61,13 +61,13 @@ async def answers() -> bool:
     return True
 
 
-async def test_a_sign_of_life_is_due_four_times_an_interval(manager: Manager, autojump_clock: Any) -> None:
+async def test_a_sign_of_life_is_due_three_times_an_interval(manager: Manager, autojump_clock: Any) -> None:
     async with running(lambda: watch(manager.notifier, INTERVAL, {"hub": answers}, EventBus())):
         await trio.sleep(0.1)
         assert manager.received() == ["WATCHDOG=1"]
         for _ in range(10):
             await trio.sleep(INTERVAL)
-            assert manager.received() == ["WATCHDOG=1"] * 4
+            assert manager.received() == ["WATCHDOG=1"] * 3
 
 
 async def test_one_silent_part_is_enough_and_is_named_once(manager: Manager, autojump_clock: Any) -> None:
@@ -113,8 +113,8 @@ async def test_a_part_that_is_late_once_costs_nothing(manager: Manager, autojump
     async with running(lambda: watch(manager.notifier, INTERVAL, {"hub": slow}, EventBus()), listen):
         await trio.sleep(INTERVAL * 20)
     gaps = [after - before for before, after in itertools.pairwise(signs)]
-    assert max(gaps) < INTERVAL * 0.8
-    assert len(gaps) > 30
+    assert max(gaps) < INTERVAL * 0.9
+    assert len(gaps) > 25
 
 
 def test_only_what_the_manager_wants_is_a_task(tmp_path: Path) -> None:
@@ -215,12 +215,24 @@ async def test_an_rpc_that_crashes_or_hangs_has_not_answered() -> None:
 
 
 async def test_the_status_line_is_said_when_it_changes(manager: Manager, autojump_clock: Any) -> None:
-    line = "0 of 1 server ready"
-    async with running(lambda: report_health(manager.notifier, lambda: line)):
-        await trio.sleep(30)
+    bus, line = EventBus(), "0 of 1 server ready"
+    async with running(lambda: report_health(manager.notifier, lambda: line, bus)):
+        await trio.sleep(0.5)
         line = "1 of 1 server ready"
-        await trio.sleep(30)
-    assert manager.received() == ["STATUS=0 of 1 server ready", "STATUS=1 of 1 server ready"]
+        bus.emit("client.ready", server="s")
+        await trio.sleep(2)
+        assert manager.received() == ["STATUS=0 of 1 server ready", "STATUS=1 of 1 server ready"]
+        for _ in range(100):  # a busy daemon
+            bus.emit("call.finished", kind="ok", duration_ms=1.0)
+            line = f"{trio.current_time()}"
+            await trio.sleep(0.1)
+        assert len(manager.received()) in range(5, 12)
+        await trio.sleep(15)
+        assert len(manager.received()) <= 2
+        line = "1 call running"  # nothing is emitted when a call begins
+        await trio.sleep(15)
+        assert manager.received() == ["STATUS=1 call running"]
+    bus.emit("client.down", server="s")
 
 
 @pytest.mark.parametrize(

@@ -129,12 +129,13 @@ def test_two_daemons_in_one_process_do_not_meet() -> None:
     assert value(parsed(two), "conduit_calls_total", server="s", tool="t") is None
 
 
-async def test_a_blocked_event_loop_shows() -> None:
+async def test_a_blocked_event_loop_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conduit_daemon.telemetry.metrics._SAMPLE", 0.2)
     metrics = Metrics(EventBus())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(metrics.measure_lag)
-        await trio.sleep(0.9)
-        time.sleep(0.4)  # the loop's thread itself: due at 1.0, run at 1.3
+        await trio.sleep(0.1)
+        time.sleep(0.4)  # the loop's thread itself: due at 0.2, run at 0.5
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
     samples = parsed(metrics)
