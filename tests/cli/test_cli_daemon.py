@@ -3,9 +3,11 @@
 import json
 import os
 import pty
+import queue
 import re
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -52,13 +54,20 @@ def running(command, folder):
     command.socket = folder / "run/agent.sock"
     with (folder / "log").open("wb") as log:
         command.process = command.open("run", terminal=log)
-    with Conduit(command.socket) as client:
-        client.connect(10)
-        client.tools(timeout=10)
-    yield command
-    if command.process.poll() is None:
-        command.process.send_signal(signal.SIGTERM)
-    assert command.process.wait(15) == 0, (folder / "log").read_text()
+    try:
+        with Conduit(command.socket) as client:
+            client.connect(10)
+            client.tools(timeout=10)
+        yield command
+    finally:
+        if command.process.poll() is None:
+            command.process.send_signal(signal.SIGTERM)
+        try:
+            code = command.process.wait(15)
+        except subprocess.TimeoutExpired:
+            command.process.kill()
+            raise
+    assert code == 0, (folder / "log").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -106,28 +115,34 @@ def test_calls_and_their_exit_codes(daemon):
 
 @pytest.fixture
 def watching(daemon):
-    """`conduit approvals --watch --json`, once it watches."""
+    """`conduit approvals --watch --json`, once it watches: a function that waits for its next line."""
     process = daemon.open("approvals", "--watch", "--json")
+    lines = queue.Queue()
+    reader = threading.Thread(target=lambda: [lines.put(json.loads(line)) for line in process.stdout])
+    reader.start()
     with Conduit(daemon.socket) as conduit:
-        deadline = time.monotonic() + 10
         # A call is asked about, and not denied at once, as soon as somebody watches.
-        while True:
-            with pytest.raises(CallFailed) as caught:
-                conduit.send(requests.call("notebook__add_note", {"title": "Ask", "body": "first"}), timeout=0.2)
-            if caught.value.kind == "timeout":
-                break
+        deadline = time.monotonic() + 15
+        asked = []
+        while not asked:
             assert time.monotonic() < deadline
-    assert json.loads(process.stdout.readline())["type"] == "requested"
-    assert json.loads(process.stdout.readline())["type"] == "withdrawn"
-    yield process
+            call = daemon.open("call", "notebook__add_note", "title=Ask first", "body=b")
+            while call.poll() is None and not asked:
+                asked = conduit.approvals().approvals
+        conduit.decide(asked[0].id, "deny")
+        call.communicate(timeout=10)
+    assert [lines.get(timeout=10)["type"] for _ in range(2)] == ["requested", "decided"]
+    yield lambda: lines.get(timeout=10)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
-    assert process.returncode == 130
+    assert process.wait(10) == 130
+    reader.join(10)
+    process.stdout.close()
+    process.stderr.close()
 
 
 def test_a_call_waits_for_a_persons_word(daemon, watching):
     call = daemon.open("call", "notebook__add_note", "title=Ask me", "body=b")
-    asked = json.loads(watching.stdout.readline())["approval"]
+    asked = watching()["approval"]
     assert asked["arguments"] == {"title": "Ask me", "body": "b"}
     assert asked["rule"] == "notes are asked about"
     assert asked["id"] in daemon("approvals").stdout
@@ -137,7 +152,7 @@ def test_a_call_waits_for_a_persons_word(daemon, watching):
 
     assert call.communicate(timeout=10)[0].startswith("{")
     assert call.returncode == 0
-    decided = json.loads(watching.stdout.readline())
+    decided = watching()
     assert (decided["type"], decided["decision"]) == ("decided", "approve")
     assert daemon("approvals").stdout == "No call waits for approval.\n"
     assert daemon("approvals", "approve", asked["id"]).returncode == 1
@@ -146,7 +161,7 @@ def test_a_call_waits_for_a_persons_word(daemon, watching):
 def test_a_person_denies_with_a_reason_and_is_remembered(daemon, watching):
     words = ("call", "notebook__add_note", "title=Ask again", "body=b")
     call = daemon.open(*words)
-    asked = json.loads(watching.stdout.readline())["approval"]
+    asked = watching()["approval"]
 
     told = daemon("approvals", "deny", asked["id"], "--reason", "not today", "--remember", "args", "--for", "1h")
 

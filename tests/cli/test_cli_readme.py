@@ -50,7 +50,10 @@ def test_ci_runs_the_line_that_the_readme_gives():
 
 
 def test_the_table_of_events_is_the_codes():
-    assert {words(name)[0]: meaning for name, meaning in table("event")} == EVENTS
+    listed = {words(name)[0]: meaning for name, meaning in table("event")}
+    missing = [f"| `{name}` | {meaning} |" for name, meaning in EVENTS.items() if listed.get(name) != meaning]
+    assert not missing, "\n".join(["the README's table of events needs these rows:", *missing])
+    assert list(listed) == list(EVENTS)
 
 
 def test_the_table_of_errors_is_the_codes():
@@ -103,14 +106,17 @@ def place(tmp_path_factory, make_command):
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(f"exec {run}", shell=True, cwd=folder, env=environ, stdout=log, stderr=log)
     socket = folder / ".local/state/conduit/agent.sock"
-    deadline = time.monotonic() + 10
-    while not socket.exists():
-        assert process.poll() is None, (folder / "log").read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    yield folder, environ
-    process.terminate()
-    assert process.wait(15) == 0
+    try:
+        deadline = time.monotonic() + 10
+        while not socket.exists():
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield folder, environ
+    finally:
+        process.terminate()
+        code = process.wait(15)
+    assert code == 0
     assert not socket.exists()
 
 
@@ -154,18 +160,20 @@ def test_the_loops_of_agents(place, program, tmp_path):
     base = f"http://127.0.0.1:{provider.stdout.readline().strip()}"
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), "no-key")
     bases = {"ANTHROPIC_BASE_URL": base, "OPENAI_BASE_URL": f"{base}/v1", "GOOGLE_GEMINI_BASE_URL": base}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**environ, **keys, **bases, "no_proxy": "*"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    provider.kill()
-    provider.wait()
-    provider.stdout.close()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=folder,
+            env={**environ, **keys, **bases, "no_proxy": "*"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        provider.kill()
+        provider.wait()
+        provider.stdout.close()
 
     assert done.stdout == "It is late.\n", done.stderr
     first, second = [json.loads(line)["body"] for line in log.read_text().splitlines()]
