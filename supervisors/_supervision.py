@@ -36,12 +36,15 @@ class SupervisorProcess(Lifecycle):
 
         Raises:
             NotFound: There is none.
+            TypeError: It is neither.
         """
         if isinstance(key, str):
             child = self.children.get(key)
-        else:
+        elif isinstance(key, Ref):
             child = self.children.get(key._process.label)
             child = child if child is not None and child.ref is key else None
+        else:
+            raise TypeError(f"A child is named by its id or its Ref, not by {key!r}.")
         if child is None:
             raise NotFound(f"Supervisor {self.label!r} has no child {key!r}.")
         return child

@@ -182,13 +182,20 @@ class _OrderedProcess(SupervisorProcess):
     async def _restart_after(self, failed: Child) -> None:
         if failed.state != "restarting" or self.children.get(failed.id) is not failed:
             return  # it was terminated, or restarted with another's group, before its turn came
-        members = list(self.children.values())
-        if self.strategy == "rest_for_one":
-            members = members[members.index(failed) :]
-        await self._restart_group(failed, members)
+        await self._restart_group(failed, [])
 
-    async def _restart_group(self, failed: Child, group: list[Child]) -> None:
+    def _group_of(self, failed: Child, before: list[Child]) -> list[Child]:
+        """Who is restarted along with a child; ``before`` is its group as it was, should it be deleted since."""
+        members = list(self.children.values())
+        if self.strategy == "one_for_all":
+            return members
+        if failed in members:
+            return members[members.index(failed) :]
+        return [member for member in before if member in members]
+
+    async def _restart_group(self, failed: Child, before: list[Child]) -> None:
         """Stops the group in reverse order and starts all its retained specifications, finished ones too."""
+        group = self._group_of(failed, before)
         left_out = failed if failed.state == "stopped" else None  # terminated since the last attempt
         if left_out is None:
             if not self.count_restart():
@@ -209,8 +216,7 @@ class _OrderedProcess(SupervisorProcess):
             if isinstance(settlement, Failed):
                 member.state = "restarting"
                 member.attempt = attempt if member is failed else 0
-                again = group if self.strategy == "one_for_all" else group[group.index(member) :]
-                self._enqueue(partial(self._restart_group, member, again))
+                self._enqueue(partial(self._restart_group, member, group[group.index(member) :]))
                 return
 
     # ---- administration
@@ -248,6 +254,7 @@ class _OrderedProcess(SupervisorProcess):
         """Starts a child that does not run."""
         if self._independent:
             return await super().restart_child(key)
+        self.find(key)
         return await self._enqueue(partial(super().restart_child, key)).wait()
 
     async def delete_child(self, key: str | Ref) -> None:
@@ -255,6 +262,7 @@ class _OrderedProcess(SupervisorProcess):
         if self._independent:
             await super().delete_child(key)
         else:
+            self.find(key)
             await self._enqueue(partial(super().delete_child, key)).wait()
 
     @property

@@ -373,14 +373,18 @@ async def test_a_cancelled_order_is_still_carried_out(stage: Any, autojump_clock
         assert await states(root) == {"a": "stopped"}
 
 
-async def test_orders_to_what_is_no_supervisor(stage: Any) -> None:
-    async with open_supervisor([stage.spec("a")]) as root:
+@pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all"])
+async def test_orders_that_make_no_sense_harm_only_who_gave_them(stage: Any, strategy: Any) -> None:
+    async with open_supervisor([stage.spec("a")], strategy=strategy) as root:
         with pytest.raises(TypeError):
             await which_children("a")
         with pytest.raises(NoProcess):
             await which_children("nobody")
         with pytest.raises(InvalidChildSpec):
             await start_child(root, "a")  # type: ignore[arg-type]
+        for order in (terminate_child, restart_child, delete_child):
+            with pytest.raises(TypeError):
+                await order(root, 5)  # type: ignore[arg-type]
     with pytest.raises(NoProcess):
         await which_children(root)
 

@@ -19,6 +19,7 @@ from supervisors import (
     Supervisor,
     SupervisorExit,
     call,
+    delete_child,
     events,
     exit,
     open_supervisor,
@@ -319,6 +320,19 @@ async def test_rule_8_a_member_terminated_between_attempts_stays_down_and_the_ot
         await terminate_child(root, "b")
         await trio.testing.wait_all_tasks_blocked()
         assert await states(root) == {"a": "running", "b": "stopped", "c": "running"}
+
+
+@pytest.mark.parametrize("strategy", ["one_for_all", "rest_for_one"])
+async def test_rule_8_a_member_deleted_between_attempts_leaves_the_others_restarted(stage: Any, strategy: Any) -> None:
+    async with open_supervisor([stage.spec(id) for id in ABC], strategy=strategy, max_restarts=1_000_000) as root:
+        stage.fail_init("b")
+        with pytest.raises(Exception, match="before it answered"):
+            await call("b", stage.Do(lambda _: 1 / 0))
+        await start_child(root, stage.spec("d"))
+        await terminate_child(root, "b")
+        await delete_child(root, "b")
+        await trio.testing.wait_all_tasks_blocked()
+        assert await states(root) == {"a": "running", "c": "running", "d": "running"}
 
 
 # ---- rule 9
