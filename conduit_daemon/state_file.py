@@ -40,6 +40,8 @@ class StateFile(Generic[T]):
         self._decoder = msgspec.json.Decoder(kind)
         self._bus = bus
         self._make: Callable[[], T] | None = None
+        self._wanted = 0
+        self._written = 0
         self._changed = trio.Event()
         self._settled = trio.Event()
         self._failing = False
@@ -64,21 +66,22 @@ class StateFile(Generic[T]):
         if self._path is None:
             return
         self._make = make
+        self._wanted += 1
         self._changed.set()
 
     async def saved(self, patience: float = 2.0) -> bool:
         """Waits until all that is to be saved is, `patience` seconds at most; tells whether it is."""
-        until = trio.current_time() + patience
-        with trio.move_on_at(until):
-            while self._make is not None and not self._failing:
+        wanted = self._wanted
+        with trio.move_on_after(patience):
+            while self._written < wanted and not self._failing:
                 await self._settled.wait()
-        return self._make is None
+        return self._written >= wanted
 
     async def run(self) -> None:
         """Writes what is to be saved, until cancelled; then what is left."""
         try:
             while True:
-                if self._make is None:
+                if self._written == self._wanted:
                     self._changed = trio.Event()
                     await self._changed.wait()
                 if self._failing:
@@ -89,25 +92,20 @@ class StateFile(Generic[T]):
                 await self._write(abandon=True)
 
     async def _write(self, *, abandon: bool = False) -> None:
-        make, path = self._make, self._path
-        if make is None or path is None:
+        wanted, make, path = self._wanted, self._make, self._path
+        if make is None or path is None or wanted == self._written:
             return
-        data = msgspec.json.encode(make())
-        self._make = None
         try:
+            data = msgspec.json.encode(make())
             await trio.to_thread.run_sync(_replace, path, data, abandon_on_cancel=abandon)
-        except OSError as error:
-            if self._make is None:
-                self._make = make
+        except (OSError, ValueError) as error:
             if not self._failing:
                 self._failing = True
-                self._bus.emit("state.unsaved", level="error", file=path.name, reason=error.strerror or str(error))
-        except trio.Cancelled:
-            if self._make is None:
-                self._make = make
-            raise
+                reason = error.strerror if isinstance(error, OSError) else None
+                self._bus.emit("state.unsaved", level="error", file=path.name, reason=reason or str(error))
         else:
             self._failing = False
+            self._written = wanted
         settled, self._settled = self._settled, trio.Event()
         settled.set()
 
