@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from cyclopts import App, CycloptsError, Parameter
 
 from conduit_daemon.agent import AgentError, CallFailed
-from conduit_daemon.cli import approvals, audit, check, demo, look, output, policy, run_daemon, servers, use
+from conduit_daemon.cli import approvals, audit, check, demo, events, look, output, policy, run_daemon, servers, use
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 
 __all__ = ["application", "run"]
@@ -32,7 +32,9 @@ _VERBS: tuple[Callable[..., int], ...] = (
     use.execute,
     look.tree,
     look.explain,
+    events.events,
     audit.audit,
+    servers.reload,
 )
 _SERVERS: dict[str, Callable[..., int]] = {
     "restart": servers.restart,
@@ -40,6 +42,8 @@ _SERVERS: dict[str, Callable[..., int]] = {
     "stop": servers.stop,
     "explain": look.explain,
     "accept": servers.accept,
+    "add": servers.add,
+    "remove": servers.remove,
 }
 _APPROVALS: dict[str, Callable[..., int]] = {"approve": approvals.approve, "deny": approvals.deny}
 
@@ -57,7 +61,7 @@ def application() -> App:
     )
     for place, verb in enumerate(_VERBS):
         app.command(verb, sort_key=place)
-    app.command(_group("servers", "Restarts, stops, starts, explains a server; accepts a changed tool.", _SERVERS))
+    app.command(_group("servers", "Has a server restarted, stopped, started, explained, added, ...", _SERVERS))
     app.command(
         _group("policy", "Explains and tests the rules.", {"explain": policy.explain, "test": policy.check_tests})
     )

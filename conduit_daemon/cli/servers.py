@@ -1,14 +1,15 @@
-"""`conduit servers`: a person's hand on single servers."""
+"""`conduit servers` and `conduit reload`: a person's hand on the servers."""
 
 from __future__ import annotations
 
 from conduit_daemon.agent import ServerStatus, requests
 from conduit_daemon.agent.requests import Request
 from conduit_daemon.cli import output
+from conduit_daemon.cli.arguments import parse_arguments
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DONE
 
-__all__ = ["accept", "restart", "start", "stop"]
+__all__ = ["accept", "add", "reload", "remove", "restart", "start", "stop"]
 
 
 def restart(server: str, *, json: bool = False, where: Where = HERE) -> int:
@@ -55,6 +56,47 @@ def accept(server: str, tool: str, *, json: bool = False, where: Where = HERE) -
         output.print_json(answer)
     else:
         output.print_text(f"{tool} of {server} is accepted with what has changed: {', '.join(accepted.changed)}.")
+    return DONE
+
+
+def add(server: str, *config: str, json: bool = False, where: Where = HERE) -> int:
+    """Adds a server until the next reload.
+
+    Args:
+        server: The new server's id.
+        config: Its table, as JSON, or as command=uvx and args:='["mcp-server-time"]'.
+        json: Print the daemon's answer.
+    """
+    return _order(server, requests.servers_add(server, parse_arguments(config)), json, where)
+
+
+def remove(server: str, *, json: bool = False, where: Where = HERE) -> int:
+    """Removes a server until the next reload.
+
+    Args:
+        server: The server's id.
+        json: Print the daemon's answer.
+    """
+    return _order(server, requests.servers_remove(server), json, where)
+
+
+def reload(*, json: bool = False, where: Where = HERE) -> int:
+    """Has the daemon read its configuration again; a wrong one changes nothing.
+
+    Args:
+        json: Print the daemon's answer.
+    """
+    with where.open() as conduit:
+        answer, changes = ask(conduit, requests.reload())
+    if json:
+        output.print_json(answer)
+        return DONE
+    parts = [
+        f"{what} {', '.join(names)}"
+        for what, names in (("added", changes.added), ("removed", changes.removed), ("changed", changes.changed))
+        if names
+    ]
+    output.print_text(f"Reloaded: {'; '.join(parts) or 'no server is affected'}.")
     return DONE
 
 

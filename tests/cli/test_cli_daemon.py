@@ -272,6 +272,43 @@ def test_a_server_is_stopped_started_and_restarted(mortal):
     assert "notebook" in nobody.stderr
 
 
+def test_the_configuration_is_read_again(mortal, tmp_path):
+    config = tmp_path / "conduit.toml"
+    text = config.read_text()
+    config.write_text(text.replace("[servers.broken]", "[servers.other]"))
+    assert mortal("reload").stdout == "Reloaded: added other; removed broken.\n"
+    assert mortal("reload").stdout == "Reloaded: no server is affected.\n"
+
+    config.write_text(text.replace("[servers.broken]", "[servers.broken]\ncomand = 1"))
+    refused = mortal("reload", "--json")
+    assert refused.returncode == 1
+    assert "servers.broken.comand" in refused.stderr
+    assert "servers.broken.comand" in json.loads(refused.stdout)["error"]["data"]["problems"][0]["key"]
+    assert "other" in json.loads(mortal("status", "--json").stdout)["servers"]
+
+
+def test_a_server_is_added_and_removed(daemon):
+    added = daemon("servers", "add", "second", f"command={sys.executable}", 'args:=["-m", "nothing.like.it"]')
+    assert (added.returncode, added.stderr) == (0, "")
+    assert "second" in daemon("status").stdout
+    assert daemon("servers", "add", "second", "command=x").returncode == 1
+    assert "comand" in daemon("servers", "add", "third", "comand=x").stderr
+    assert daemon("servers", "remove", "second").returncode == 0
+    assert "second" not in json.loads(daemon("status", "--json").stdout)["servers"]
+
+
+def test_events_are_followed(daemon):
+    follow = daemon.open("events", "call.*", "--server", "notebook", "--backlog", "1", "--count", "2", "--json")
+    # The backlog may come before or after: what counts is that a call that is made is told.
+    while follow.poll() is None:
+        daemon("call", "notebook__read_note", "id=n1")
+    lines = [json.loads(line) for line in follow.communicate()[0].splitlines()]
+    assert [line["type"] for line in lines] == ["call.finished"] * 2
+    assert lines[1]["seq"] > lines[0]["seq"]
+    shown = daemon("events", "call.finished", "--backlog", "1", "--count", "1").stdout
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d call\.finished notebook/", shown)
+
+
 def test_a_second_daemon_is_refused_in_a_sentence(daemon):
     second = daemon("run")
 
