@@ -20,16 +20,20 @@ class Context:
     Args:
         gate: The shared parts.
         on_taint: Called with each server's id that is added to the taint.
+        within: The connection's own view, whose servers this one uses; None where it is that itself.
 
     Attributes:
         gate: The shared parts.
         taint: Ids of the servers whose results were delivered to this caller.
     """
 
-    __slots__ = ("_on_taint", "_own", "gate", "taint")
+    __slots__ = ("_on_taint", "_own", "_within", "gate", "taint")
 
-    def __init__(self, gate: Gate, *, on_taint: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, gate: Gate, *, on_taint: Callable[[str], None] | None = None, within: Context | None = None
+    ) -> None:
         self.gate = gate
+        self._within = within
         self.taint: frozenset[str] = frozenset()
         self._on_taint = on_taint
         self._own: dict[str, tuple[Port, Port]] = {}
@@ -45,6 +49,8 @@ class Context:
         Raises:
             ClientError: ``unavailable``: too many callers have one of their own.
         """
+        if self._within is not None:
+            return self._within.port(server)
         common = self.gate.ports.get(server)
         if common is None or common.instantiate is None:
             return common

@@ -6,16 +6,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 import msgspec
 
 from conduit_daemon.pipeline.context import Context
 from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus
-
-if TYPE_CHECKING:
-    from conduit_daemon.pipeline.gate import Gate
 
 __all__ = ["Sessions"]
 
@@ -59,10 +56,10 @@ class Sessions:
         oldest = self._clock() - _FORGOTTEN_AFTER
         self._kept = {(kept.principal, kept.session): kept for kept in self.file.load() or () if kept.used > oldest}
 
-    def context(self, gate: Gate, principal: str, session: str) -> Context:
-        """The pipeline as the conversation `session` of `principal` sees it."""
+    def context(self, connection: Context, principal: str, session: str) -> Context:
+        """The pipeline as the conversation `session` of `principal` sees it, on a connection with this view."""
         key = (principal, session)
-        context = Context(gate, on_taint=partial(self._taint, key))
+        context = Context(connection.gate, on_taint=partial(self._taint, key), within=connection)
         kept = self._kept.get(key)
         now = self._clock()
         if kept is not None:

@@ -144,30 +144,30 @@ async def test_a_conversation_is_forgotten_a_day_after_its_last_call(
     now = 1e9
     sessions = Sessions(tmp_path, made.bus, lambda: now)
     nursery.start_soon(sessions.file.run)
-    sessions.context(made.gate, "ann", "x").add_taint("web")
+    sessions.context(made.context, "ann", "x").add_taint("web")
     for _ in range(3):
         now += 80_000
-        assert sessions.context(made.gate, "ann", "x").taint == {"web"}
+        assert sessions.context(made.context, "ann", "x").taint == {"web"}
         assert await sessions.file.saved()
         again = Sessions(tmp_path, made.bus, lambda now=now: now)
         again.load()
-        assert again.context(made.gate, "ann", "x").taint == {"web"}
-    assert sessions.context(made.gate, "ann", "y").taint == frozenset()
-    assert sessions.context(made.gate, "ann/agent", "x").taint == frozenset()
+        assert again.context(made.context, "ann", "x").taint == {"web"}
+    assert sessions.context(made.context, "ann", "y").taint == frozenset()
+    assert sessions.context(made.context, "ann/agent", "x").taint == frozenset()
     now += 86_401
-    assert sessions.context(made.gate, "ann", "x").taint == frozenset()
+    assert sessions.context(made.context, "ann", "x").taint == frozenset()
     assert len(sessions) == 0
 
 
 async def test_two_calls_of_one_conversation_taint_it_together_and_a_reset_is_for_whom_it_names(pipeline: Make) -> None:
     made = pipeline()
     sessions = made.governance.sessions
-    first, second = (sessions.context(made.gate, "ann", "x") for _ in range(2))
+    first, second = (sessions.context(made.context, "ann", "x") for _ in range(2))
     first.add_taint("web")
     second.add_taint("mail")
-    assert sessions.context(made.gate, "ann", "x").taint == {"web", "mail"}
+    assert sessions.context(made.context, "ann", "x").taint == {"web", "mail"}
     for who in ("ann/agent", "anna", "bob"):
-        sessions.context(made.gate, who, "x").add_taint("web")
+        sessions.context(made.context, who, "x").add_taint("web")
     assert sessions.reset("bob", "y") == 0
     assert sessions.reset("ann") == 2
     assert len(sessions) == 2

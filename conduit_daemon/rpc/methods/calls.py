@@ -103,7 +103,7 @@ class CallMethods:
     def _context(self, connection: Connection, principal: Principal, session: str | None) -> Context:
         if session is None:
             return connection.context
-        return self._gate.governance.sessions.context(self._gate, principal.name, session)
+        return self._gate.governance.sessions.context(connection.context, principal.name, session)
 
     def _exposed(self, params: CallParams) -> str:
         if params.name is not None:
