@@ -34,7 +34,7 @@ from conduit_daemon.messages import (
     StopServer,
 )
 from conduit_daemon.telemetry.events import EventBus
-from supervisors import Actor, From
+from supervisors import Actor, From, NoReply
 
 __all__ = ["Client", "Timeline", "new_port", "new_timeline"]
 
@@ -153,6 +153,7 @@ class Client(Actor):
         self._task: supervisors.TaskHandle | None = None
         self._last_stderr: tuple[str, ...] = ()
         self._again = False
+        self._stopping: list[From] | None = None
 
     async def init(self) -> None:
         """Begins to connect, or to wait for a call; never waits for either."""
@@ -179,8 +180,13 @@ class Client(Actor):
                 if self._task is None:
                     self._recovery.forget()
                     self._connect("it was asked to start")
+                elif self._stopping is not None:
+                    self._again = True
             case StopServer():
                 self._stop()
+                if self._task is not None:
+                    self._stopping = [*(self._stopping or ()), sender]
+                    return NoReply()  # until it has ended
             case Explain():
                 return self._explain()
             case _:
@@ -260,6 +266,9 @@ class Client(Actor):
             self._last_stderr = self._connection.stderr or self._last_stderr
         self._task = self._connection = None
         again, self._again = self._again, False
+        stopping, self._stopping = self._stopping, None
+        for sender in stopping or ():
+            supervisors.reply(sender, None)
         if again:
             self._connect("a call waits for it" if self._port.held else "it was asked to restart")
         elif ended.kind == "stopped":

@@ -394,3 +394,20 @@ def test_a_process_out_of_descriptors_serves_on(start: Any, fake_server: Any) ->
         waiting.close()
     assert daemon.rpc().call("a__echo", {"text": "y"})["content"][0]["text"] == "y"
     assert daemon.stop() == 0
+
+
+def test_orders_to_a_server_take_effect_in_their_order(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a", "deaf_to_term"), fake_server("b"))
+    daemon.wait_ready("a", "b")
+    control = daemon.rpc(control=True)
+    for server in ("b", "b", "a"):
+        assert control.result("conduit/servers/stop", {"server": server})["state"] == "stopped"
+        assert daemon.pid(server) == 0
+        control.result("conduit/servers/start", {"server": server})
+        daemon.wait_ready(server)
+    stop = control.send("conduit/servers/stop", {"server": "a"})
+    time.sleep(0.2)
+    begin = control.send("conduit/servers/start", {"server": "a"})
+    control.wait(begin)
+    control.wait(stop)
+    daemon.wait_ready("a")
