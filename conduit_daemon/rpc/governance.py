@@ -83,7 +83,7 @@ class GovernanceMethods:
 
         def tell(change: Change) -> None:
             told: dict[str, Any] = {
-                "subscription": request.id,
+                "subscription": request.number,
                 "type": change.type,
                 "approval": _shown(change.question, change.expires_in),
             }

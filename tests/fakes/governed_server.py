@@ -3,7 +3,8 @@
     python governed_server.py FILE
 
 FILE holds a list of tools as JSON, read anew at each tools/list; a tool's own key ``result`` is what a call of it is
-answered with, else a text that says "done". Each call is appended to FILE.calls as a line of JSON.
+answered with (``raw`` the same as text, written as it is), else a text that says "done". Each call is appended to
+FILE.calls as a line of JSON.
 """
 
 from __future__ import annotations
@@ -22,16 +23,24 @@ def tools() -> list[dict[str, Any]]:
     return found
 
 
-def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+class Raw(str):
+    """JSON that is written as it is."""
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | Raw:
     if method == "initialize":
         info = {"name": "governed", "version": "1"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
-        return {"tools": [{key: value for key, value in tool.items() if key != "result"} for tool in tools()]}
+        return {
+            "tools": [{key: value for key, value in tool.items() if key not in {"result", "raw"}} for tool in tools()]
+        }
     if method == "tools/call":
         with Path(f"{FILE}.calls").open("a") as calls:
             calls.write(json.dumps({"name": params["name"], "arguments": params.get("arguments")}) + "\n")
         tool = next(tool for tool in tools() if tool["name"] == params["name"])
+        if "raw" in tool:
+            return Raw(tool["raw"])
         result: dict[str, Any] = tool.get("result", DONE)
         return result
     if method == "ping":
@@ -48,4 +57,7 @@ for line in sys.stdin:
         reply["result"] = answer(message["method"], message.get("params") or {})
     except LookupError as error:
         reply["error"] = {"code": -32601, "message": str(error)}
-    print(json.dumps(reply), flush=True)
+    if isinstance(reply.get("result"), Raw):
+        print(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{reply["result"]}}}', flush=True)
+    else:
+        print(json.dumps(reply), flush=True)
