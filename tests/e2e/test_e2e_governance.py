@@ -319,7 +319,7 @@ def test_a_named_session_keeps_its_taint_over_reconnects_and_restarts_until_it_i
     assert send() == "denied"
     assert send("s2") is None
     assert send(None) is None
-    daemon.wait_until((daemon.folder / "state" / "taint.json").exists)
+    daemon.wait_until(lambda: '"s2"' in (daemon.folder / "state" / "taint.json").read_text())
     daemon.stop(signal.SIGKILL)
     daemon = restarted(daemon)
     daemon.wait_ready("web", "mail")
