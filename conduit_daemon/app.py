@@ -217,7 +217,7 @@ class Daemon:
             self._hurrying.set()
             return
         self._bus.emit("daemon.stopping", reason=why, running=len(self._gate.flights))
-        self._gate.stopping = True
+        self._gate.stop()
         self._stopping.set()
 
     def _listen(self, stack: AsyncExitStack) -> list[Listener]:

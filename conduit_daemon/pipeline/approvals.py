@@ -105,7 +105,7 @@ class Approvals:
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Tells `watcher` of every change from now on, and of the questions that are open, until the returned
-        function is called. It must not raise."""
+        function is called."""
         for pending in list(self.pending.values()):
             watcher(Change(type="requested", question=pending.question, expires_in=pending.expires_in))
         self._watchers.append(watcher)
@@ -283,7 +283,20 @@ class Approvals:
             return
         change = Change(type=type, question=pending.question, expires_in=pending.expires_in, answer=answer)
         for watcher in tuple(self._watchers):
-            watcher(change)
+            try:
+                watcher(change)
+            except Exception as error:  # noqa: BLE001 - no defect of a watcher is the call's
+                self._tell_defect(pending, "A watcher of approvals failed.", error)
+
+    def _tell_defect(self, pending: Pending, message: str, error: Exception) -> None:
+        self._bus.emit(
+            "internal.error",
+            level="error",
+            call=pending.question.call,
+            message=message,
+            error=f"{type(error).__name__}: {error}",
+            traceback="".join(traceback.format_exception(error)),
+        )
 
     # ---- code in this process that answers
 
@@ -297,14 +310,7 @@ class Approvals:
             if error is None and not isinstance(answer, Answer | None):
                 error = TypeError(f"an approver gives an Answer or None, not {type(answer).__name__}")
             if error is not None:
-                self._bus.emit(
-                    "internal.error",
-                    level="error",
-                    call=pending.question.call,
-                    message=f"The approver {name} failed; the question stays open.",
-                    error=f"{type(error).__name__}: {error}",
-                    traceback="".join(traceback.format_exception(error)),
-                )
+                self._tell_defect(pending, f"The approver {name} failed; the question stays open.", error)
             elif answer is not None:
                 self._answer(pending, msgspec.structs.replace(answer, approver=answer.approver or name))
 

@@ -102,6 +102,11 @@ class Flight:
             self._deadline = gate.deadlines.add(self._began + self.call.timeout, self._expire)
         self._go(self._examine)
 
+    @property
+    def waits_for_somebody(self) -> bool:
+        """Whether it waits for a person's decision."""
+        return self._parked is not None and self._parked.what == "approval"
+
     def cancel(self, why: str = "its caller has gone") -> None:
         """Ends the call as ``cancelled``; its server is told. Harmless after its end."""
         if not self.done:
@@ -127,6 +132,11 @@ class Flight:
             self._end(None, False, error)
         except Exception as error:  # noqa: BLE001 - a defect of a stage fails this call, and nothing else
             self._fail(error)
+
+    @property
+    def _found(self) -> Entry:
+        assert self._entry is not None  # noqa: S101 - _examine resolved it, or raised
+        return self._entry
 
     # ---- what is called, with what, and whether it may be
 
@@ -222,11 +232,10 @@ class Flight:
         self._go(go_on)
 
     def _take_answer(self, consent: Consent, answer: Answer, binding: Binding) -> None:
-        assert self._entry is not None  # noqa: S101 - it was asked about
         consent.accept(answer, binding)
         if answer.decision == "deny":
             approval = consent.pending.question.id if consent.pending is not None else None
-            self._deny(denied_by_somebody(self._entry, binding.rule, answer, approval))
+            self._deny(denied_by_somebody(self._found, binding.rule, answer, approval))
         self._decision = "approve"
 
     # ---- hooks and limits before the call
@@ -259,8 +268,7 @@ class Flight:
         self._go(go_on)
 
     def _limit(self) -> None:
-        entry, gate = self._entry, self._context.gate
-        assert entry is not None  # noqa: S101 - _examine resolved it or raised
+        entry, gate = self._found, self._context.gate
         rates = gate.governance.rates
         if rates.limit_of(entry.server_id) is None:
             self._board()
@@ -284,10 +292,8 @@ class Flight:
         self._go(self._board)
 
     def _board(self) -> None:
-        assert self._entry is not None  # noqa: S101 - _examine resolved it or raised
         gate = self._context.gate
-        slots = gate.server_slots.get(self._entry.server_id)
-        for place in (slots, gate.slots):
+        for place in (gate.server_slots.get(self._found.server_id), gate.slots):
             if place is None or place in self._held:
                 continue
             if not place.take_now():
@@ -316,8 +322,7 @@ class Flight:
     # ---- the call
 
     def _send(self) -> None:
-        entry, gate, call = self._entry, self._context.gate, self.call
-        assert entry is not None  # noqa: S101 - as above
+        entry, gate, call = self._found, self._context.gate, self.call
         if entry.server_id in gate.governance.pins.servers:
             gate.governance.pins.use(entry)
         port = self._context.port(entry.server_id)

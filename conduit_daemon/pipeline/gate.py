@@ -37,6 +37,10 @@ class Recorder(Protocol):
 class InFlight(Protocol):
     """A call on its way; see `pipeline.flight.Flight`."""
 
+    @property
+    def waits_for_somebody(self) -> bool:
+        """Whether it waits for a person's decision, and so has not begun."""
+
     def abort(self, error: ClientError) -> None:
         """Ends it with `error`."""
 
@@ -107,6 +111,14 @@ class Gate:
         self.flights.discard(flight)
         if self._quiet is not None and not self.flights:
             self._quiet.set()
+
+    def stop(self) -> None:
+        """Refuses new calls, and those that wait for a person: they would wait longer than the daemon does."""
+        self.stopping = True
+        for flight in list(self.flights):
+            if flight.waits_for_somebody:
+                text = "The daemon is stopping, and nobody had decided about the call; it was not run."
+                flight.abort(ClientError("shutting_down", text, retry_after=1.0))
 
     async def quiet(self) -> None:
         """Waits until no call is on its way."""

@@ -291,3 +291,33 @@ async def test_approved_and_without_a_server_is_unavailable(pipeline: Make) -> N
     watching.decide(0)
     assert outcomes[0].kind == "unavailable"
     assert outcomes[0].sent == "not_sent"
+
+
+async def test_a_watcher_that_fails_is_reported_and_the_question_goes_to_the_others(pipeline: Make) -> None:
+    made = pipeline()
+
+    def broken(change: Change) -> None:
+        raise RuntimeError("gone")
+
+    made.approvals.watch(broken)
+    watching = Watching(made)
+    _, outcomes = begun(made)
+    watching.decide(0)
+    await trio.sleep(0.01)
+    assert outcomes[0].kind == "ok"
+    assert made.types().count("internal.error") == 2
+
+
+async def test_a_daemon_that_stops_refuses_what_waits_for_a_person_at_once(pipeline: Make) -> None:
+    made = pipeline()
+    watching = Watching(made)
+    _, waiting = begun(made)
+    made.rules(default="allow")
+    made.server.delay = 0.05
+    _, running = begun(made)
+    made.gate.stop()
+    assert (waiting[0].kind, waiting[0].sent) == ("shutting_down", "not_sent")
+    assert (await made.run()).kind == "shutting_down"
+    await made.gate.quiet()
+    assert running[0].kind == "ok"
+    assert watching.changes[-1].type == "withdrawn"
