@@ -175,10 +175,7 @@ class Flight:
             self._need_consent(entry, decision, policy.digest)
 
     def _taint(self) -> frozenset[str]:
-        context = self._context
-        if not context.track_taint:
-            return self.call.taint
-        return context.taint | self.call.taint if self.call.taint else context.taint
+        return self.call.taint | self._context.taint if self._context.track_taint else self.call.taint
 
     def _deny(self, error: ClientError) -> None:
         self._decision = "deny"
@@ -250,14 +247,11 @@ class Flight:
             self._park("hook", cancel)
 
     def _hooks_agreed(self, call: Call | None, error: Exception | None) -> None:
-        self._unpark()
-
         def go_on() -> None:
-            if error is not None:
-                if isinstance(error, ClientError) and self._entry is not None:
+            if call is None:
+                if isinstance(error, ClientError):
                     self._decision, self._rule = "deny", error.data.get("rule")
-                raise error
-            assert call is not None  # noqa: S101 - a call or an error
+                raise error or RuntimeError("hooks gave neither a call nor an error")
             self._hooked = True
             if call is self.call:
                 self._limit()
@@ -265,7 +259,7 @@ class Flight:
                 self.call = call
                 self._examine()
 
-        self._go(go_on)
+        self._resume(go_on)
 
     def _limit(self) -> None:
         entry, gate = self._found, self._context.gate
@@ -279,17 +273,13 @@ class Flight:
         if not token.wait:
             self._board()
             return
-        due = gate.deadlines.add(now + token.wait, self._due)
+        due = gate.deadlines.add(now + token.wait, partial(self._resume, self._board))
         self._park("rate", partial(self._leave_queue, due, token))
 
     def _leave_queue(self, due: Deadline, token: Token) -> None:
         gate = self._context.gate
         gate.deadlines.cancel(due)
         gate.governance.rates.give_back(token)
-
-    def _due(self) -> None:
-        self._unpark()
-        self._go(self._board)
 
     def _board(self) -> None:
         gate = self._context.gate
@@ -303,15 +293,18 @@ class Flight:
         self._send()
 
     def _given(self, place: Slots) -> None:
-        self._unpark()
         self._held = (*self._held, place)
-        self._go(self._board)
+        self._resume(self._board)
 
     def _park(self, what: Literal["rate", "slot", "hook"], leave: Callable[[], None]) -> None:
         self._parked = _Parked(what, leave)
         if self._deadline is None:
             gate = self._context.gate
             self._deadline = gate.deadlines.add(trio.current_time() + gate.longest_wait, self._expire)
+
+    def _resume(self, step: Callable[[], None]) -> None:
+        self._unpark()
+        self._go(step)
 
     def _unpark(self) -> None:
         self._parked = None
