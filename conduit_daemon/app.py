@@ -18,7 +18,7 @@ connection and no call.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version as installed_version
@@ -41,8 +41,6 @@ from conduit_daemon.config import (
     Loaded,
     LoadedServer,
     ServerConfig,
-    agent_socket,
-    control_socket,
     diff,
     load_server,
     state_directory,
@@ -61,13 +59,18 @@ from conduit_daemon.published import Published
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.rpc.events import EventFeed
 from conduit_daemon.rpc.governance import GovernanceMethods
-from conduit_daemon.rpc.listener import Listener, open_listener
+from conduit_daemon.rpc.listener import Listener, open_listeners
 from conduit_daemon.rpc.methods import Methods
 from conduit_daemon.rpc.methods.servers import ServerEdits
+from conduit_daemon.rpc.metrics import metrics_method
 from conduit_daemon.rpc.reload import reload_method
 from conduit_daemon.rpc.server import RpcServer
+from conduit_daemon.service import watchdog
+from conduit_daemon.service.activation import take_sockets
 from conduit_daemon.service.guardian import Guardian
 from conduit_daemon.service.lock import locked
+from conduit_daemon.service.meter import Meter
+from conduit_daemon.service.notify import Notifier
 from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.reports import report_to
 from conduit_daemon.service.signals import Signals, answer_signals, caught
@@ -80,14 +83,16 @@ from supervisors import ChildSpec, DynamicSupervisor, Supervisor
 __all__ = ["Daemon", "run", "serve"]
 
 _ROSTER_SHUTDOWN: Final = 1.0
+_ENDING: Final = 10.0  # seconds that a stop may take beyond those of the running calls
 
 
-def run(loaded: Loaded, environ: Mapping[str, str] = os.environ) -> int:
+def run(loaded: Loaded, environ: MutableMapping[str, str] = os.environ) -> int:
     """Runs the daemon in the foreground until it is asked to stop.
 
     Args:
         loaded: The configuration.
-        environ: Where default places are looked up, and what servers inherit the safe part of.
+        environ: Where default places are looked up, and what servers inherit the safe part of. What systemd put
+            there for the daemon alone is taken out.
 
     Returns:
         The process' exit code: 0 asked to stop, 1 it could not start or go on; the last log line says why.
@@ -95,7 +100,7 @@ def run(loaded: Loaded, environ: Mapping[str, str] = os.environ) -> int:
     return trio.run(serve, loaded, environ, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
-async def serve(loaded: Loaded, environ: Mapping[str, str]) -> int:
+async def serve(loaded: Loaded, environ: MutableMapping[str, str]) -> int:
     """`run`, inside trio."""
     config = loaded.config
     bus, masker = EventBus(), Masker(loaded.secrets)
@@ -122,10 +127,10 @@ class Daemon:
         bus: Where events go.
         masker: Masks secrets in what servers write.
         log: Whose level can be changed.
-        environ: Where default places are looked up.
+        environ: Where default places are looked up; what is systemd's is taken out.
 
     Raises:
-        DaemonError: A hook cannot be loaded.
+        DaemonError: A hook cannot be loaded, or the sockets that systemd passed cannot be used.
     """
 
     def __init__(
@@ -134,9 +139,11 @@ class Daemon:
         bus: EventBus,
         masker: Masker,
         log: Log,
-        environ: Mapping[str, str],
+        environ: MutableMapping[str, str],
     ) -> None:
         config = loaded.config
+        self._notifier = Notifier.take(environ)
+        self._passed = take_sockets(environ)
         self._environ = environ
         self._bus = bus
         self._masker = masker
@@ -179,7 +186,8 @@ class Daemon:
             idle=self._gate.idle,
             on_change=_tell_hub,
         )
-        self._reloader = Reloader(loaded.path, environ, self._apply, bus)
+        self._meter = Meter(self._gate, version=self._version, connections=self._connections)
+        self._reloader = Reloader(loaded.path, environ, self._apply, bus, self._notifier)
 
     async def run(self) -> None:
         """Serves until asked to stop, then stops in order.
@@ -192,7 +200,10 @@ class Daemon:
             signals = stack.enter_context(caught())
             stack.enter_context(locked(self._state))
             self._governance.load()
-            listeners = self._listen(stack)
+            listeners = open_listeners(self._config.current, self._environ, self._passed)
+            for listener in listeners:
+                stack.callback(listener.close)
+            await stack.enter_async_context(self._meter.endpoint(self._config.current.metrics.listen))
             stack.push_async_callback(self._guardian.close)
             await self._guardian.start()
             stack.enter_context(report_to(self._bus))
@@ -206,7 +217,9 @@ class Daemon:
                 control_socket=str(listeners[1].path),
                 servers=len(self._gate.ports),
             )
+            self._notifier.ready(self._meter.health())
             await self._stopping.wait()
+            self._notifier.stopping(self._config.current.limits.shutdown_timeout + _ENDING, "Stopping.")
             for listener in listeners:
                 listener.close()
             await self._drain()
@@ -219,20 +232,6 @@ class Daemon:
         self._bus.emit("daemon.stopping", reason=why, running=len(self._gate.flights))
         self._gate.stop()
         self._stopping.set()
-
-    def _listen(self, stack: AsyncExitStack) -> list[Listener]:
-        config = self._config.current
-        listeners = []
-        for control in (False, True):
-            listener = open_listener(
-                (control_socket if control else agent_socket)(config, self._environ),
-                control=control,
-                mode=(0o660 if config.rpc.control_group else 0o600) if control else config.rpc.socket_mode,
-                group=config.rpc.control_group if control else config.rpc.socket_group,
-            )
-            stack.callback(listener.close)
-            listeners.append(listener)
-        return listeners
 
     def _children(self, listeners: list[Listener], signals: Signals) -> list[ChildSpec]:
         rpc = RpcServer(listeners, self._gate, self._config, self._announced, self._connections)
@@ -249,6 +248,7 @@ class Daemon:
             more={
                 **GovernanceMethods(self._gate, self._config, self._audit, self._connections).handlers,
                 "conduit/reload": reload_method(self._reloader.reload),
+                "conduit/metrics": metrics_method(self._meter.render),
             },
         )
         return [
@@ -257,7 +257,7 @@ class Daemon:
             ChildSpec(id="clients", start=lambda: DynamicSupervisor(name="clients"), type="supervisor"),
             ChildSpec(id="hub", start=self._hub),
             ChildSpec(id="rpc", start=rpc.supervisor, type="supervisor"),
-            ChildSpec(id="service", start=partial(self._service, signals), type="supervisor"),
+            ChildSpec(id="service", start=partial(self._service, signals, rpc), type="supervisor"),
         ]
 
     def _hub(self) -> Hub:
@@ -271,7 +271,7 @@ class Daemon:
             self._governance.pins.withheld,
         )
 
-    def _service(self, signals: Signals) -> Supervisor:
+    def _service(self, signals: Signals, rpc: RpcServer) -> Supervisor:
         async def answer() -> None:
             await answer_signals(signals, self.stop, self._reloader.ask)
 
@@ -283,6 +283,8 @@ class Daemon:
                 ChildSpec(id="reload", start=lambda: self._reloader.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
                 ChildSpec(id="signals", start=lambda: answer),
+                *self._meter.children(),
+                *watchdog.children(self._notifier, admit=rpc.admit, health=self._meter.health, bus=self._bus),
             ],
             name="service",
         )

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from conduit_daemon.config.model import Config, MetricsConfig, ServerConfig
+from conduit_daemon.config.model import Config, ServerConfig
 
 __all__ = ["UNSUPPORTED"]
 
 UNSUPPORTED: Final[dict[tuple[type, str], str]] = {
     (Config, "watch"): "reloading when the file is saved",
-    (MetricsConfig, "listen"): "serving metrics over HTTP",
     (ServerConfig, "auth"): "logging in to a server",
     (ServerConfig, "url"): "a remote server (Streamable HTTP, SSE, WebSocket)",
 }

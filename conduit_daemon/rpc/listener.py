@@ -9,15 +9,17 @@ import pwd
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, final
 
 import trio
 
+from conduit_daemon.config import Config, agent_socket, control_socket
 from conduit_daemon.errors import DaemonError
 from conduit_daemon.model import Principal
 
-__all__ = ["Listener", "open_listener", "peer"]
+__all__ = ["Listener", "open_listener", "open_listeners", "peer"]
 
 _BACKLOG: Final = 256
 _LONGEST_PATH: Final = 107 if sys.platform == "linux" else 103
@@ -71,6 +73,36 @@ class Listener:
         self._sock.close()
         if self._ours and self._identity is not None and _identity(self.path) == self._identity:
             self.path.unlink(missing_ok=True)
+
+
+def open_listeners(config: Config, environ: Mapping[str, str], passed: Mapping[str, socket.socket]) -> list[Listener]:
+    """Both sockets, the agents' first: those that were passed, else ones of our own.
+
+    Args:
+        config: Where and for whom our own are made.
+        environ: Where default places are looked up.
+        passed: What a service manager made, as ``agent`` and ``control``; to be left in place at the end.
+
+    Raises:
+        DaemonError: One cannot be listened on; the other is closed again.
+    """
+    listeners: list[Listener] = []
+    rpc = config.rpc
+    try:
+        for name, control in (("agent", False), ("control", True)):
+            given = passed.get(name)
+            if given is not None:
+                listeners.append(Listener(given, Path(given.getsockname()), control=control, ours=False))
+                continue
+            path = (control_socket if control else agent_socket)(config, environ)
+            mode = (0o660 if rpc.control_group else 0o600) if control else rpc.socket_mode
+            group = rpc.control_group if control else rpc.socket_group
+            listeners.append(open_listener(path, control=control, mode=mode, group=group))
+    except DaemonError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
 
 
 def open_listener(path: Path, *, control: bool, mode: int, group: str | None = None) -> Listener:

@@ -78,11 +78,12 @@ class RpcServer:
                     sock = await listener.accept()
                 except trio.ClosedResourceError:
                     await trio.sleep_forever()  # the daemon is stopping and will end this task
-                await self._admit(sock, listener.control)
+                await self.admit(sock, control=listener.control)
 
         return accept
 
-    async def _admit(self, sock: socket.socket, control: bool) -> None:
+    async def admit(self, sock: socket.socket, *, control: bool = False) -> None:
+        """Serves a connected, non-blocking socket from now on, and owns it."""
         config, bus = self._config.current, self._gate.bus
         principal = peer(sock)
         if len(self._connections) >= config.rpc.max_connections:

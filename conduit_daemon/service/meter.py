@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import AsyncIterator, Iterator, Sized
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, final
 
@@ -11,7 +12,8 @@ import trio
 from conduit_daemon.clients.port import Port
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.service.tree import describe
-from conduit_daemon.telemetry.endpoint import serve_endpoint
+from conduit_daemon.service.watchdog import health_line
+from conduit_daemon.telemetry.endpoint import open_endpoint, serve_endpoint
 from conduit_daemon.telemetry.metrics import Metrics, Readings, ServerReading
 from supervisors import ChildSpec
 
@@ -35,19 +37,38 @@ class Meter:
         self._connections = connections
         self._root = root
         self._metrics = Metrics(gate.bus)
+        self._listeners: tuple[trio.SocketListener, ...] = ()
 
-    def children(self, listeners: Sequence[trio.SocketListener] = ()) -> list[ChildSpec]:
-        """The tasks that it needs.
+    @asynccontextmanager
+    async def endpoint(self, listen: str | None) -> AsyncIterator[None]:
+        """Listens for scrapes over HTTP while it is entered; `children` answers them.
 
         Args:
-            listeners: Where the metrics are served over HTTP.
+            listen: ``HOST:PORT``; None for no such endpoint.
+
+        Raises:
+            DaemonError: It cannot be listened there.
         """
+        listeners = [] if listen is None else await open_endpoint(listen)
+        self._listeners = tuple(listeners)
+        try:
+            yield
+        finally:
+            for listener in listeners:
+                await listener.aclose()
+
+    def children(self) -> list[ChildSpec]:
+        """The tasks that it needs."""
         specs = [ChildSpec(id="event_loop_lag", start=lambda: self._metrics.measure_lag)]
-        if listeners:
-            specs.append(
-                ChildSpec(id="metrics_endpoint", start=lambda: partial(serve_endpoint, listeners, self.render))
-            )
+        if self._listeners:
+            serve = partial(serve_endpoint, self._listeners, self.render)
+            specs.append(ChildSpec(id="metrics_endpoint", start=lambda: serve))
         return specs
+
+    def health(self) -> str:
+        """The daemon's line of health, as a service manager shows it."""
+        gate = self._gate
+        return health_line([port.standing.state for port in gate.ports.values()], len(gate.flights))
 
     async def render(self) -> bytes:
         """All numbers as they are now, in Prometheus' text format. No message goes to the hub or to a client.

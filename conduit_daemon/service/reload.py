@@ -12,6 +12,7 @@ import trio
 
 from conduit_daemon.config import Diff, Loaded, load
 from conduit_daemon.errors import ClientError, ConfigError, ConfigProblem, DaemonError
+from conduit_daemon.service.notify import Notifier
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Reloader"]
@@ -26,19 +27,26 @@ class Reloader:
         environ: Where default places and references are looked up.
         apply: Takes a usable configuration over and returns what changed.
         bus: Where ``config.reloaded`` and ``config.rejected`` go.
+        notifier: Told of the begin and the end.
 
     Attributes:
         rejected: What is wrong with the file as it was last read; empty where it is in force.
     """
 
     def __init__(
-        self, path: Path | None, environ: Mapping[str, str], apply: Callable[[Loaded], Diff], bus: EventBus
+        self,
+        path: Path | None,
+        environ: Mapping[str, str],
+        apply: Callable[[Loaded], Diff],
+        bus: EventBus,
+        notifier: Notifier,
     ) -> None:
         self.rejected: tuple[ConfigProblem, ...] = ()
         self._path = path
         self._environ = environ
         self._apply = apply
         self._bus = bus
+        self._notifier = notifier
         self._one_at_a_time = trio.Lock()
         self._asked = trio.Event()
 
@@ -66,20 +74,24 @@ class Reloader:
             ClientError: ``invalid_config``, with every mistake in ``data["problems"]``; nothing has changed.
         """
         async with self._one_at_a_time:
-            try:
-                loaded = await trio.to_thread.run_sync(load, self._path, self._environ)
-                changed = self._apply(loaded)
-            except ConfigError as error:
-                raise self._reject(error.problems) from error
-            except DaemonError as error:
-                raise self._reject(
-                    (ConfigProblem(file=os.fspath(self._path or ""), key="", message=str(error)),)
-                ) from error
-            self.rejected = ()
-            for warning in loaded.warnings:
-                self._bus.emit("config.warning", level="warning", reason=warning)
-            self._bus.emit("config.reloaded", **msgspec.to_builtins(changed))
-            return changed
+            with self._notifier.reload():
+                return await self._reload()
+
+    async def _reload(self) -> Diff:
+        try:
+            loaded = await trio.to_thread.run_sync(load, self._path, self._environ)
+            changed = self._apply(loaded)
+        except ConfigError as error:
+            raise self._reject(error.problems) from error
+        except DaemonError as error:
+            raise self._reject(
+                (ConfigProblem(file=os.fspath(self._path or ""), key="", message=str(error)),)
+            ) from error
+        self.rejected = ()
+        for warning in loaded.warnings:
+            self._bus.emit("config.warning", level="warning", reason=warning)
+        self._bus.emit("config.reloaded", **msgspec.to_builtins(changed))
+        return changed
 
     def _reject(self, problems: tuple[ConfigProblem, ...]) -> ClientError:
         self.rejected = problems

@@ -25,6 +25,7 @@ EVENTS: Final[dict[str, str]] = {
     "daemon.started": "Both sockets listen and the daemon serves.",
     "daemon.stopping": "The daemon was asked to stop; running calls are finishing.",
     "daemon.stopped": "Everything has ended and the audit is written; the process exits.",
+    "daemon.unresponsive": "The hub or the RPC does not answer; if that lasts, systemd restarts the daemon.",
     "daemon.failed": "The daemon cannot start or go on; the reason is in it and the process exits with an error.",
     "client.connecting": "A client starts its server, or connects to it.",
     "client.ready": "A server has answered the handshake and listed its tools; calls go through.",
