@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ: The daemon's environment, of which the safe part is handed on.
         clean: Masks secrets in what the server writes.
         host: Answers what the server asks; None for what the configuration can answer.
+        auth: Signs HTTP requests (an ``httpx2.Auth``); None for the configured headers alone.
     """
 
     server: str
@@ -37,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     clean: Callable[[str], str]
     host: Host | None = None
+    auth: Any = None
 
     @property
     def call_timeout(self) -> float:

@@ -1,0 +1,196 @@
+"""A server over HTTP: Streamable HTTP of both eras, and the legacy transport with its one stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final, final
+from urllib.parse import urljoin
+
+import httpx2
+import trio
+
+from conduit_daemon.clients.dispatcher import Dispatcher, Peer
+from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher
+from conduit_daemon.clients.http_errors import parse_retry_after
+from conduit_daemon.clients.http_events import EventParser
+from conduit_daemon.clients.http_headers import ModernHeaders
+from conduit_daemon.clients.transport import Loss, Settings, Transport, Unreachable
+
+__all__ = ["HttpTransport", "new_transport"]
+
+_KEEP_ALIVE: Final = 4.0  # below the five seconds after which common servers close an idle connection
+_HEARTBEAT: Final = 30.0
+_RECONNECT: Final = 1.0
+_RECONNECT_MAXIMUM: Final = 30.0
+_FAREWELL: Final = 1.0
+_BROKEN: Final = (httpx2.HTTPError, httpx2.StreamError, OSError)
+
+
+def new_transport(settings: Settings) -> Transport:
+    """The transport of a server whose URL is one of HTTP."""
+    return HttpTransport(settings)
+
+
+@final
+class HttpTransport:
+    """Keeps an HTTP client and the streams on which the server speaks unasked.
+
+    Args:
+        settings: What the connection is made of.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.pid: int | None = None
+        self.forgotten = trio.Event()
+        self._settings = settings
+        self._legacy = settings.config.kind == "sse"
+        self._wire: HttpDispatcher | None = None
+        self._nursery: trio.Nursery | None = None
+        self._on_lost: Callable[[Loss], None] | None = None
+        self._listening: trio.CancelScope | None = None
+
+    async def attend(
+        self, peer: Peer, on_lost: Callable[[Loss], None], *, task_status: trio.TaskStatus[Dispatcher]
+    ) -> None:
+        """Makes the client and keeps it; see `Transport.attend`."""
+        settings = self._settings
+        config = settings.config
+        assert config.url is not None  # noqa: S101 - a remote server has one
+        timeout = httpx2.Timeout(config.connect_timeout, read=None, pool=None)
+        pool = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)
+        agent = {"user-agent": f"conduit/{settings.version}", **config.headers}
+        async with (
+            httpx2.AsyncClient(headers=agent, timeout=timeout, limits=pool, auth=settings.auth) as client,
+            trio.open_nursery() as nursery,
+        ):
+            self._nursery, self._on_lost = nursery, on_lost
+            self._wire = wire = HttpDispatcher(
+                settings.server,
+                peer,
+                client,
+                config.url,
+                nursery,
+                max_message=settings.limits.max_result,
+                legacy=self._legacy,
+                on_lost=on_lost,
+                on_forgotten=self._forget,
+            )
+            nursery.start_soon(wire.deadlines.run)
+            if self._legacy:
+                await nursery.start(self._keep_stream, wire)
+            task_status.started(wire)
+            try:
+                while True:
+                    await trio.sleep(_HEARTBEAT)
+                    if not wire.streams:
+                        wire.check()
+            finally:
+                wire.close()
+                await self._say_farewell(wire)
+
+    def settle(self, version: str, *, modern: bool) -> ModernHeaders | None:
+        """Sends the version from now on; listens to an older server."""
+        assert self._wire is not None  # noqa: S101 - negotiated over it
+        assert self._nursery is not None  # noqa: S101 - as above
+        self._wire.modern = modern
+        if modern:
+            return ModernHeaders(version)
+        self._wire.version = version
+        if not self._legacy:
+            if self._listening is not None:
+                self._listening.cancel()
+            self._listening = trio.CancelScope()
+            self._nursery.start_soon(self._listen, self._wire, self._listening)
+        return None
+
+    def resume(self) -> None:
+        """Sends the calls that waited for a new session."""
+        if self._wire is not None:
+            self._wire.release()
+
+    def stderr(self) -> tuple[str, ...]:
+        """None: the server is none of our processes."""
+        return ()
+
+    def _forget(self) -> None:
+        if self._wire is not None:
+            self._wire.hold()
+        self.forgotten.set()
+
+    async def _listen(self, wire: HttpDispatcher, scope: trio.CancelScope) -> None:
+        """Keeps the stream on which an older server speaks unasked, where it has one."""
+        parser, pause = EventParser(wire.max_message), _RECONNECT
+        with scope:
+            while True:
+                try:
+                    resume = {LAST_EVENT_HEADER: parser.last_id} if parser.last_id else None
+                    async with wire.open("GET", headers=resume) as response:
+                        if response.status_code != HTTPStatus.OK:
+                            if response.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                                return  # it has none (405 by the specification)
+                        else:
+                            pause = _RECONNECT
+                            async for event in wire.events(response, parser):
+                                if event.data and not event.oversized:
+                                    wire.take_body(event.data)
+                except _BROKEN:
+                    wire.check()
+                except Exception:  # noqa: BLE001 - authentication runs inside; the requests say what is wrong
+                    return
+                await trio.sleep(pause if parser.retry is None else parser.retry)
+                pause = min(pause * 2, _RECONNECT_MAXIMUM)
+
+    async def _keep_stream(self, wire: HttpDispatcher, *, task_status: trio.TaskStatus[None]) -> None:
+        """The legacy transport's one stream: its first event says where to post, the rest are messages."""
+        parser, reason, known = EventParser(wire.max_message), "closed its stream", False
+        try:
+            async with wire.open("GET") as response:
+                if response.status_code != HTTPStatus.OK:
+                    raise Unreachable(
+                        Loss(
+                            reason=f"answered with HTTP status {response.status_code}",
+                            attention=response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN),
+                            retry_after=parse_retry_after(response.headers.get("retry-after")),
+                        )
+                    )
+                async for event in wire.events(response, parser):
+                    if event.type == "endpoint" and not known:
+                        wire.url, known = self._endpoint(event.data), True
+                        task_status.started()
+                    elif event.oversized:
+                        reason = f"sent more than {wire.max_message} bytes in one message"
+                        self._fail_oversized(wire)
+                        break
+                    elif event.data and event.type == "message":
+                        wire.take_body(event.data)
+        except _BROKEN as error:
+            reason = f"cannot be reached: {error or type(error).__name__}"
+        loss = Loss(reason=reason)
+        if not known:
+            raise Unreachable(loss)
+        assert self._on_lost is not None  # noqa: S101 - set before this task was started
+        self._on_lost(loss)
+
+    def _endpoint(self, data: bytes) -> str:
+        assert self._settings.config.url is not None  # noqa: S101 - a remote server has one
+        base = httpx2.URL(self._settings.config.url)
+        url = httpx2.URL(urljoin(str(base), data.decode(errors="replace").strip()))
+        if (url.scheme, url.host, url.port) != (base.scheme, base.host, base.port):
+            raise Unreachable(Loss(reason=f"wants messages to be sent elsewhere ({url.host})", attention=True))
+        return str(url)
+
+    def _fail_oversized(self, wire: HttpDispatcher) -> None:
+        if len(wire.pending) == 1:  # which one it was for, nobody else can tell
+            for pending in list(wire.pending.values()):
+                wire.settle(pending, None, wire.too_large("more"))
+
+    async def _say_farewell(self, wire: HttpDispatcher) -> None:
+        if wire.session is None:
+            return
+        with trio.move_on_after(_FAREWELL, shield=True):
+            try:
+                async with wire.open("DELETE"):
+                    return
+            except Exception:  # noqa: BLE001 - it is only a courtesy
+                return
