@@ -158,7 +158,7 @@ class Connection:
             self.nursery = nursery
             try:
                 with trio.fail_after(self._settings.config.connect_timeout):
-                    self.wire = self._sdk.wire = await nursery.start(transport.attend, self._sdk, self._lose)
+                    self.wire = self._sdk.wire = await self._open(transport, nursery)
                 self._opened = True
                 if transport.pid is not None:
                     self._observer.on_started(transport.pid)
@@ -173,6 +173,16 @@ class Connection:
                 self._close_door(ended or Ended(kind="stopped", reason=f"server {self.server} was stopped"))
             nursery.cancel_scope.cancel()
         return self._how or ended or Ended(kind="stopped", reason=f"server {self.server} was stopped")
+
+    async def _open(self, transport: Transport, nursery: trio.Nursery) -> Dispatcher:
+        try:
+            wire: Dispatcher = await nursery.start(transport.attend, self._sdk, self._lose)
+        except BaseExceptionGroup as group:
+            unreachable, rest = group.split(Unreachable)
+            if unreachable is None or rest is not None:
+                raise
+            raise _first_leaf(unreachable) from None
+        return wire
 
     async def _new_transport(self) -> Transport:
         settings = self._settings

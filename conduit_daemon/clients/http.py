@@ -12,7 +12,7 @@ import trio
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer
 from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher
-from conduit_daemon.clients.http_errors import parse_retry_after
+from conduit_daemon.clients.http_errors import parse_retry_after, root_cause
 from conduit_daemon.clients.http_events import EventParser
 from conduit_daemon.clients.http_headers import ModernHeaders
 from conduit_daemon.clients.transport import Loss, Settings, Transport, Unreachable
@@ -60,8 +60,9 @@ class HttpTransport:
         timeout = httpx2.Timeout(config.connect_timeout, read=None, pool=None)
         pool = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)
         agent = {"user-agent": f"conduit/{settings.version}", **config.headers}
+        tls = await trio.to_thread.run_sync(httpx2.create_ssl_context)  # it reads files
         async with (
-            httpx2.AsyncClient(headers=agent, timeout=timeout, limits=pool, auth=settings.auth) as client,
+            httpx2.AsyncClient(headers=agent, timeout=timeout, limits=pool, verify=tls, auth=settings.auth) as client,
             trio.open_nursery() as nursery,
         ):
             self._nursery, self._on_lost = nursery, on_lost
@@ -165,7 +166,7 @@ class HttpTransport:
                     elif event.data and event.type == "message":
                         wire.take_body(event.data)
         except _BROKEN as error:
-            reason = f"cannot be reached: {error or type(error).__name__}"
+            reason = f"cannot be reached: {root_cause(error)}"
         loss = Loss(reason=reason)
         if not known:
             raise Unreachable(loss)

@@ -17,7 +17,13 @@ import trio
 from mcp.shared._httpx_utils import stream_within_origin
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
-from conduit_daemon.clients.http_errors import is_unreachable, parse_retry_after, status_error, transport_error
+from conduit_daemon.clients.http_errors import (
+    is_unreachable,
+    parse_retry_after,
+    root_cause,
+    status_error,
+    transport_error,
+)
 from conduit_daemon.clients.http_events import Event, EventParser
 from conduit_daemon.clients.transport import Loss
 from conduit_daemon.errors import ClientError
@@ -236,7 +242,7 @@ class HttpDispatcher(Dispatcher):
                 if pending.request_id not in self.pending:
                     return
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            broken = str(error) or type(error).__name__
+            broken = root_cause(error)
         for _ in range(_RESUMPTIONS):
             if self.modern or not parser.last_id or self._closed:
                 break
@@ -250,7 +256,7 @@ class HttpDispatcher(Dispatcher):
                         if pending.request_id not in self.pending:
                             return
             except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-                broken = str(error) or type(error).__name__
+                broken = root_cause(error)
         self.settle(pending, None, transport_error(self.server, httpx2.StreamError(broken)))
         self.check()
 
@@ -323,7 +329,7 @@ class HttpDispatcher(Dispatcher):
                 await self._ask_for_life()
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             if is_unreachable(error):
-                self._on_lost(Loss(reason=f"cannot be reached any more: {error or type(error).__name__}"))
+                self._on_lost(Loss(reason=f"cannot be reached any more: {root_cause(error)}"))
         finally:
             self._checking = False
 
@@ -340,7 +346,7 @@ class HttpDispatcher(Dispatcher):
                 self._on_forgotten()
 
     def _not_let_in(self, error: Exception) -> ClientError:
-        text = str(error) or type(error).__name__
+        text = root_cause(error)
         self._on_lost(Loss(reason=f"does not let the daemon in: {text}", attention=True))
         message = f"Server {self.server} does not let the daemon in: {text}"
         return ClientError("unavailable", message, self.server, data={"http_status": HTTPStatus.UNAUTHORIZED.value})

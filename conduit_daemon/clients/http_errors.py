@@ -13,7 +13,7 @@ import msgspec
 from conduit_daemon.clients.envelopes import UNDECODABLE, decode, decode_error
 from conduit_daemon.errors import ClientError, Sent
 
-__all__ = ["is_unreachable", "parse_retry_after", "status_error", "transport_error"]
+__all__ = ["is_unreachable", "parse_retry_after", "root_cause", "status_error", "transport_error"]
 
 _MAYBE_RAN: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 _LATER: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
@@ -71,7 +71,7 @@ def is_unreachable(error: Exception) -> bool:
 
 def transport_error(server: str, error: Exception) -> ClientError:
     """The error of a request whose exchange broke."""
-    text = str(error) or type(error).__name__
+    text = root_cause(error)
     if is_unreachable(error):
         return ClientError(
             "unavailable", f"Server {server} cannot be reached: {text}. Nothing was sent.", server, retry_after=1.0
@@ -83,6 +83,17 @@ def transport_error(server: str, error: Exception) -> ClientError:
         outcome="outcome_unknown",
         retry_after=1.0,
     )
+
+
+def root_cause(error: BaseException) -> str:
+    """What happened at the bottom of `error`, of which the layers above only tell that something did."""
+    while True:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        elif (below := error.__cause__ or error.__context__) is not None:
+            error = below
+        else:
+            return str(error) or type(error).__name__
 
 
 def _named(status: int) -> str:

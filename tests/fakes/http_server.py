@@ -9,6 +9,7 @@ headers, reveal.
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ status=CODE     answers every request with this status
 retry_after=S   with this Retry-After
 token=TOKEN     wants this bearer token
 crlf            ends the lines of its events with CR LF
-redirect        answers /old with a redirect to the endpoint
+tls=FILE        speaks TLS with the certificate and key in this file
 """
 
 SESSIONS: set[str] = set()
@@ -275,6 +276,10 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     server = Server(("127.0.0.1", int(sys.argv[1])), Handler)
+    if "tls" in BEHAVIOURS:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(BEHAVIOURS["tls"])
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     print(server.server_address[1], flush=True)
     server.serve_forever(poll_interval=0.05)
 

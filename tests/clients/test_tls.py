@@ -1,0 +1,51 @@
+"""Certificates are verified, over HTTP and WebSocket alike."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fake")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "certificate.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(made.public_bytes(Encoding.PEM) + private)
+    return file
+
+
+@pytest.mark.parametrize(("script", "scheme"), [("http_server.py", "https"), ("websocket_server.py", "wss")])
+async def test_a_certificate_of_nobody_known_is_refused_and_of_one_trusted_taken(
+    serve: Any, connected: Any, certificate: Path, monkeypatch: pytest.MonkeyPatch, script: str, scheme: str
+) -> None:
+    url = serve(script, f"tls={certificate}").url(scheme=scheme)
+    async with connected(url, wait=False) as server:
+        assert server.ended.kind == "start"
+        assert "certificate verify failed" in server.ended.reason
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with connected(url) as server:
+        assert await server.text("echo", {"text": "secret"}) == "secret"
