@@ -356,9 +356,12 @@ class Connection:
     def _refused(self, failed: BaseException) -> Ended:
         text = self._settings.clean(str(failed) or type(failed).__name__)[:300]
         kind: Literal["misconfigured", "start", "lost"] = "start" if self._ready_at is None else "lost"
-        reason, retry_after = f"server {self.server} could not be agreed with on a protocol: {text}", None
+        reason = f"server {self.server} could not be agreed with on a protocol: {text}"
+        retry_after: float | None = None
         if isinstance(failed, ClientError):
-            reason, retry_after = text[:1].lower() + text[1:].rstrip("."), failed.retry_after
+            reason = text[:1].lower() + text[1:].rstrip(".")
+            if "http_status" in failed.data:
+                retry_after = failed.retry_after
             if failed.data.get("http_status") in _NEEDS_ATTENTION:
                 kind = "misconfigured"
         return Ended(

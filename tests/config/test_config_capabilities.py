@@ -21,7 +21,6 @@ VALUES = {
     "pin": "servers.x.pin = true",
     "scope": "servers.x.scope = 'connection'",
     "start": "servers.x.start = 'lazy'",
-    "url": "servers.x.url = 'https://example.com'",
 }
 
 
