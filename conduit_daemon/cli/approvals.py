@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
 
-from conduit_daemon.agent import Approval, ApprovalChange, CallFailed, Conduit, Decision, requests
+from conduit_daemon.agent import Approval, ApprovalChange, Conduit, Decision, requests
 from conduit_daemon.agent.requests import Request
 from conduit_daemon.cli import output
+from conduit_daemon.cli.approval_prompt import described, prompt
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.durations import seconds
 from conduit_daemon.cli.exits import DONE, UsageError
@@ -21,18 +21,20 @@ __all__ = ["approve", "deny", "pending"]
 Remember = Literal["args", "tool"]
 
 
-def pending(*, watch: bool = False, json: bool = False, where: Where = HERE) -> int:
-    """Lists the calls that wait for approval, or watches for them and asks.
+def pending(*, watch: bool = False, list: bool = False, json: bool = False, where: Where = HERE) -> int:
+    """Shows the calls that wait for approval; on a terminal it stays and asks about each, answered with a key.
 
     Calls are asked about only while somebody watches; else they are denied at once.
 
     Args:
-        watch: Stay, show each call as it comes, and ask about it where there is a terminal.
+        watch: Stay, and show each call as it comes; what a terminal does anyway.
+        list: List them and end, on a terminal too.
         json: Print the daemon's answer; with --watch one JSON object a line.
     """
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with where.open() as conduit:
-        if watch:
-            return _watch(conduit, json=json)
+        if watch or (terminal and not list and not json):
+            return _watch(conduit, json=json, ask=terminal and not json)
         answer, found = ask(conduit, requests.approvals())
     if json:
         output.print_json(answer)
@@ -100,53 +102,29 @@ def _decided(request: Request[Decision], json: bool, where: Where) -> int:
     return DONE
 
 
-def _watch(conduit: Conduit, *, json: bool) -> int:
+def _watch(conduit: Conduit, *, json: bool, ask: bool) -> int:
     with conduit.watch_approvals() as changes:
-        asked: set[str] = set()
         if not json:
             output.print_error("watching for calls that need approval; Ctrl-C ends it")
-        for each in conduit.approvals().approvals:
-            _show(conduit, ApprovalChange(type="requested", approval=each), asked, json)
+        if ask:
+            prompt(conduit, changes)
+            return DONE
         for change in changes:
-            _show(conduit, change, asked, json)
+            if json:
+                sys.stdout.write(_json(change) + "\n")
+            else:
+                _show(change)
+            sys.stdout.flush()
     return DONE
 
 
-def _show(conduit: Conduit, change: ApprovalChange, asked: set[str], json: bool) -> None:
-    if change.type == "requested" and change.approval.id in asked:
-        return  # came while the pending ones were listed
-    asked.add(change.approval.id)
-    if json:
-        sys.stdout.write(_json(change) + "\n")
-        sys.stdout.flush()
-        return
+def _show(change: ApprovalChange) -> None:
     call = change.approval
-    if change.type != "requested":
-        how = f"{change.decision} by {change.approver}" if change.approver else change.decision or ""
-        output.print_text(f"{call.id} {change.type}: {call.exposed_name} {how}".rstrip())
+    if change.type == "requested":
+        output.print_text(f"\n{call.id}  expires in {_left(call)}\n{described(call)}")
         return
-    output.print_text(f"\n{call.id}  {call.principal} calls {call.exposed_name} {_json(call.arguments)}")
-    output.print_text(f"  rule {call.rule}{f': {call.reason}' if call.reason else ''}; expires in {_left(call)}")
-    if call.taint:
-        output.print_text(f"  the model has read what came from: {', '.join(call.taint)}")
-    if sys.stdin.isatty():
-        _ask_person(conduit, call)
-
-
-def _ask_person(conduit: Conduit, call: Approval) -> None:
-    asked_at = time.monotonic()
-    try:
-        word = input("  approve? [y]es, [n]o, [h]alt the agent, anything else: decide later  ").strip().lower()
-    except EOFError:
-        word = ""
-    decision = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny", "h": "deny", "halt": "deny"}.get(word)
-    if decision is None:
-        output.print_text(f"  left open: conduit approvals approve {call.id}")
-        return
-    try:
-        output.print_text(f"  {_said(conduit.decide(call.id, decision, halt=word in {'h', 'halt'} or None))}")
-    except CallFailed as error:  # it was withdrawn or expired meanwhile; the next one is not affected
-        output.print_text(f"  {error} (after {output.duration(time.monotonic() - asked_at)})")
+    how = f"{change.decision} by {change.approver}" if change.approver else change.decision or ""
+    output.print_text(f"{call.id} {change.type}: {call.exposed_name} {how}".rstrip())
 
 
 def _said(decision: Decision) -> str:

@@ -175,7 +175,7 @@ def test_a_person_denies_with_a_reason_and_is_remembered(daemon, watching):
 
 def test_a_person_is_asked_on_a_terminal(daemon):
     ours, theirs = pty.openpty()
-    watch = daemon.open("approvals", "--watch", terminal=theirs, stdin=theirs)
+    watch = daemon.open("approvals", terminal=theirs, stdin=theirs)
     os.close(theirs)
 
     def seen(text):
@@ -184,14 +184,23 @@ def test_a_person_is_asked_on_a_terminal(daemon):
             assert select.select([ours], [], [], 10)[0], data
             data += os.read(ours, 65536)
 
+    def asked(title, key, said):
+        call = daemon.open("call", "notebook__add_note", f"title={title}", "body=" + "b" * 500)
+        seen(b"left")
+        time.sleep(0.5)  # keys are not taken before a person can have read
+        os.write(ours, key)
+        seen(said)
+        code = call.wait(10)
+        call.communicate()
+        return code
+
     seen(b"watching for calls")
     time.sleep(0.2)
-    call = daemon.open("call", "notebook__add_note", "title=Ask at a terminal", "body=b")
-    seen(b"approve? ")
-    os.write(ours, b"y\n")
-    seen(b": approved.")
-    assert call.wait(10) == 0
-    call.communicate()
+    assert asked("Ask at a terminal", b"a", b": allow\r") == 0
+    assert asked("Ask once more", b"zd", b": deny\r") == 4
+    assert asked("Ask and halt", b"x", b": deny and halt") == 4
+    assert asked("Ask for an hour", b"h", b"for an hour\r") == 0
+    assert daemon("call", "notebook__add_note", "title=Ask for an hour", "body=" + "b" * 500).returncode == 0
     watch.send_signal(signal.SIGINT)
     assert watch.wait(10) == 130
     os.close(ours)
