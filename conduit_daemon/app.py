@@ -156,6 +156,7 @@ class Daemon:
         self._state = state_directory(config, environ)
         self._secrets = loaded.secrets
         self._config = Published(config)
+        self._limits = Published(config.limits)
         self._catalogue = Published(Catalogue())
         self._announced = Published(ToolSet())
         self._policy = Published(compile_policy(config.policy, frozenset(_trusted(config))))
@@ -325,7 +326,7 @@ class Daemon:
         return Settings(
             server=server,
             config=wanted,
-            limits=self._config.current.limits,
+            limits=self._limits,
             version=self._version,
             environ=self._environ,
             clean=self._masker.mask,
@@ -344,6 +345,7 @@ class Daemon:
         self._governance.hooks = hooks
         self._policy.publish(policy)
         self._gate.configure(new)
+        self._limits.publish(new.limits)
         for server in self._gate.ports:
             if server in new.servers:
                 self._gate.configure_server(server, new.servers[server])

@@ -97,7 +97,6 @@ class Connection:
         self._warden = warden
         self._bus = bus
         self._observer = observer
-        self._idle = settings.call_timeout
         self._meta: dict[str, Any] = {}
         self._modern = False
         self._headers: CallHeaders | None = None
@@ -137,7 +136,9 @@ class Connection:
             if on_progress is not None:
                 own["progressToken"] = request_id
             params.meta = own
-        running = RunningCall(self, params, on_result, idle=self._idle, total=total, on_progress=on_progress)
+        running = RunningCall(
+            self, params, on_result, idle=self._settings.call_timeout, total=total, on_progress=on_progress
+        )
         running.send(request_id, total)
         return running
 

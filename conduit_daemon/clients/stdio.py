@@ -171,7 +171,7 @@ class StdioTransport:
             process.stdout_fd,
             process.stdin_fd,
             peer,
-            max_message=settings.limits.max_result,
+            max_message=settings.limits.current.max_result,
             patience=settings.config.connect_timeout,
         )
         try:

@@ -13,6 +13,7 @@ from conduit_daemon.clients.host import Host
 from conduit_daemon.clients.port import Listing
 from conduit_daemon.clients.process import Exit
 from conduit_daemon.config.model import LimitsConfig, ServerConfig
+from conduit_daemon.published import Published
 
 __all__ = ["CallHeaders", "Loss", "Settings", "Transport", "Unreachable"]
 
@@ -23,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         server: The server's id.
         config: Its configuration.
-        limits: The common bounds.
+        limits: The common bounds, as they are in force.
         version: The daemon's own version, told to the server.
         environ: The daemon's environment, of which the safe part is handed on.
         clean: Masks secrets in what the server writes.
@@ -33,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     config: ServerConfig
-    limits: LimitsConfig
+    limits: Published[LimitsConfig]
     version: str
     environ: Mapping[str, str]
     clean: Callable[[str], str]
@@ -43,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def call_timeout(self) -> float:
         """Seconds of silence that end a call."""
-        return self.config.call_timeout or self.limits.call_timeout
+        return self.config.call_timeout or self.limits.current.call_timeout
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,7 +62,7 @@ async def hub(*, rules: tuple[PolicyRule, ...] = (), **servers: ServerConfig) ->
     for server, wanted in servers.items():
         gate.configure_server(server, wanted)
         settings = Settings(
-            server=server, config=wanted, limits=config.limits, version="0", environ=os.environ, clean=str
+            server=server, config=wanted, limits=Published(config.limits), version="0", environ=os.environ, clean=str
         )
 
         def start(settings: Settings = settings, server: str = server) -> Client:

@@ -25,6 +25,7 @@ from conduit_daemon.clients.port import ClientState, Port
 from conduit_daemon.config import BackoffConfig, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
+from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import Event, EventBus
 from supervisors import Backoff, ChildSpec
 
@@ -68,7 +69,12 @@ class Harness:
 
     def client(self) -> Client:
         settings = Settings(
-            server="fake", config=self.config, limits=LimitsConfig(), version="0", environ=os.environ, clean=str
+            server="fake",
+            config=self.config,
+            limits=Published(LimitsConfig()),
+            version="0",
+            environ=os.environ,
+            clean=str,
         )
         client = Client(
             settings,
@@ -226,7 +232,12 @@ async def test_a_probe_closes_the_circuit_again() -> None:
 
 def _settings(client: Harness) -> Settings:
     return Settings(
-        server="fake", config=client.config, limits=LimitsConfig(), version="0", environ=os.environ, clean=str
+        server="fake",
+        config=client.config,
+        limits=Published(LimitsConfig()),
+        version="0",
+        environ=os.environ,
+        clean=str,
     )
 
 

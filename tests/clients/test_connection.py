@@ -19,6 +19,7 @@ from conduit_daemon.clients.port import Listing
 from conduit_daemon.clients.session import Era, Negotiated
 from conduit_daemon.config import LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
+from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import Event, EventBus
 
 FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
@@ -71,7 +72,12 @@ class Harness:
         limits = config.pop("limits", LimitsConfig())
         server = ServerConfig(**{"command": sys.executable, "args": (str(FAKE), *behaviours), **config})
         settings = Settings(
-            server="fake", config=server, limits=limits, version="0", environ=os.environ, clean=lambda text: text
+            server="fake",
+            config=server,
+            limits=Published(limits),
+            version="0",
+            environ=os.environ,
+            clean=lambda text: text,
         )
         self.connection = Connection(settings, era, NoWarden(), self.bus, self.watch)
         self.ended: Ended | None = None

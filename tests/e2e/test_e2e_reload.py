@@ -80,3 +80,17 @@ def test_many_reloads_in_a_row_end_as_the_last_one_says(start: Any, fake_server:
     process = psutil.Process(daemon.process.pid)
     daemon.wait_until(lambda: len(process.children()) == 3, 20)  # two servers and the guardian
     assert daemon.stop() == 0
+
+
+def test_limits_and_filters_apply_without_a_restart(start: Any, fake_server: Any) -> None:
+    daemon = start("[limits]\ncall_timeout = 60\n", fake_server("a"))
+    daemon.wait_ready("a")
+    rpc, control = daemon.rpc(), daemon.rpc(control=True)
+    pid = daemon.pid("a")
+    rewrite(daemon, "[limits]\ncall_timeout = 0.3\nmax_result = 5000\n", fake_server("a"))
+    assert control.result("conduit/reload")["unchanged"] == ["a"]
+    slow = rpc.ask("conduit/call", {"name": "a__sleep", "arguments": {"seconds": 20}})["error"]
+    assert slow["data"]["kind"] == "timeout"
+    large = rpc.ask("conduit/call", {"name": "a__big", "arguments": {"size": 9000}})["error"]
+    assert large["data"]["kind"] == "too_large"
+    assert daemon.pid("a") == pid

@@ -77,7 +77,7 @@ async def hub(**server: Any) -> AsyncIterator[tuple[socket.socket, Gate, list[Ev
     port = Port("s", Standing(state="connecting", since=0))
     watch = OnPort(port)
     limits = LimitsConfig()
-    settings = Settings(server="s", config=config, limits=limits, version="0", environ=os.environ, clean=str)
+    settings = Settings(server="s", config=config, limits=Published(limits), version="0", environ=os.environ, clean=str)
     rules = (PolicyRule(effect="deny", tools=("die",)), PolicyRule(effect="allow"))
     policy = compile_policy(PolicyConfig(default="deny", rules=rules))
     async with trio.open_nursery() as nursery:
