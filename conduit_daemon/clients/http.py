@@ -72,7 +72,7 @@ class HttpTransport:
                 client,
                 config.url,
                 nursery,
-                max_message=settings.limits.max_result,
+                max_message=settings.limits.current.max_result,
                 legacy=self._legacy,
                 on_lost=on_lost,
                 on_forgotten=self._forget,

@@ -233,12 +233,12 @@ class WebSocketTransport:
                 url.raw_path.decode(),
                 subprotocols=[_SUBPROTOCOL],
                 extra_headers=[(name.encode(), value.encode()) for name, value in agent.items()],
-                max_message_size=settings.limits.max_result,
+                max_message_size=settings.limits.current.max_result,
                 receive_buffer_size=_READ,
             )
         if scope.cancelled_caught:
             raise trio_websocket.HandshakeError("it ended the handshake, or answered with what is none")
-        wire = SocketDispatcher(settings.server, socket, peer, max_message=settings.limits.max_result)
+        wire = SocketDispatcher(settings.server, socket, peer, max_message=settings.limits.current.max_result)
         task_status.started(wire)
         try:
             await wire.run()

@@ -49,7 +49,7 @@ class Remote(Observer):
         settings = Settings(
             server="fake",
             config=ServerConfig(url=url, **config),
-            limits=limits,
+            limits=Published(limits),
             version="0",
             environ=os.environ,
             clean=lambda text: text,

@@ -221,23 +221,23 @@ def explosive(levels: int, keyword: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_a_schema_that_unfolds_without_end_costs_no_time(keyword: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     validator = ArgumentValidator(explosive(60, keyword))
     assert validator.invalid_schema == "The schema unfolds to more than 20,000 parts."
     assert validator.problems({"a": 1}) == ()
     modest = ArgumentValidator(explosive(8, keyword))
     assert modest.invalid_schema is None
     assert modest.problems({"a": 1})
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_recursive_alternatives_cost_no_time_to_explain() -> None:
     child = {"properties": {"c": {"$ref": "#"}}}
     schema = {"anyOf": [{**child, "required": [name]} for name in "xyz"]}
     validator = ArgumentValidator(schema)
-    began = time.perf_counter()
+    began = time.process_time()
     assert validator.problems(nested(150))
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 def test_explaining_ends_whatever_the_sizes() -> None:
@@ -249,15 +249,15 @@ def test_explaining_ends_whatever_the_sizes() -> None:
     arguments = {"a": ["a" * 50] * 2_000, **{"a" * 30 + str(number): number for number in range(2_000)}, "z": 1}
     validator = ArgumentValidator(schema)
     assert validator.invalid_schema is None
-    began = time.perf_counter()
+    began = time.process_time()
     assert 1 <= len(validator.problems(arguments)) <= 10
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_a_huge_schema_is_not_compiled() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert ArgumentValidator({"enum": [[] for _ in range(500_000)]}).invalid_schema
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

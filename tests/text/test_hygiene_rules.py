@@ -156,6 +156,6 @@ def test_a_cap_too_small_for_the_mark_still_holds() -> None:
     ],
 )
 def test_hostile_text_takes_linear_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     clean(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
