@@ -2,10 +2,12 @@
 
 An ``Actor`` is a state and a mailbox; a ``Supervisor`` starts actors, restarts what crashes and stops them in order;
 ``open_supervisor`` runs a tree inside an ``async with``. The README teaches it; ``supervisors.sys`` looks into a
-running tree; ``supervisors.events`` tells what happens in it.
+running tree; ``supervisors.events`` tells what happens in it. These two are not in ``__all__``: a star import must not
+hide Python's own ``sys``.
 """
 
-from supervisors import events, sys
+from supervisors import events as events
+from supervisors import sys as sys
 from supervisors._actor import Actor
 from supervisors._administration import (
     count_children,
@@ -114,7 +116,6 @@ __all__ = [
     "count_children",
     "delete_child",
     "demonitor",
-    "events",
     "exit",
     "link",
     "monitor",
@@ -127,7 +128,6 @@ __all__ = [
     "start_child",
     "start_task",
     "stop",
-    "sys",
     "terminate_child",
     "unlink",
     "whereis",

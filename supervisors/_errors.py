@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from supervisors._reasons import in_words
+
 if TYPE_CHECKING:
     from supervisors._reasons import ExitReason
     from supervisors._ref import Ref
@@ -75,7 +77,7 @@ class StartError(ActorError):
         self.cause = cause
 
     def __str__(self) -> str:
-        return f"Child {self.id!r} could not be started: {type(self.cause).__name__}: {self.cause}"
+        return f"Child {self.id!r} could not be started: {type(self.cause).__name__}: {in_words(self.cause)}"
 
 
 class _AboutRef(ActorError):

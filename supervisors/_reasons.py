@@ -10,7 +10,18 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["Crashed", "ExitReason", "Killed", "NoProc", "Normal", "Shutdown", "described", "is_normal", "single_leaf"]
+__all__ = [
+    "Crashed",
+    "ExitReason",
+    "Killed",
+    "NoProc",
+    "Normal",
+    "Shutdown",
+    "described",
+    "in_words",
+    "is_normal",
+    "single_leaf",
+]
 
 
 class Normal(msgspec.Struct, frozen=True):
@@ -61,16 +72,17 @@ def described(reason: ExitReason) -> str:
         case Shutdown(None):
             return "was shut down"
         case Shutdown(detail):
-            return f"was shut down ({_words(detail)})"
+            return f"was shut down ({in_words(detail)})"
         case Killed():
             return "was killed"
         case Crashed(error):
-            return f"crashed with {type(error).__name__}: {_words(error)}"
+            return f"crashed with {type(error).__name__}: {in_words(error)}"
         case NoProc():
             return "did not exist"
 
 
-def _words(value: object) -> str:
+def in_words(value: object) -> str:
+    """Returns ``str(value)``; never raises, whatever the value's own words do."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001  (a message about an end must not prevent it)
