@@ -327,13 +327,13 @@ class TimelineEntry(Result, frozen=True):
 
 
 class Explanation(Result, frozen=True):
-    """Why a server is in the state it is in."""
+    """Why a server is in the state it is in; `waiting` is how many calls wait for it."""
 
     server: str = ""
     state: str = ""
     reason: str | None = None
     next_retry: float | None = None
-    waiting: Any = None
+    waiting: int = 0
     timeline: list[TimelineEntry] = []
     stderr: list[str] = []
 

@@ -10,7 +10,22 @@ from io import TextIOWrapper
 from cyclopts import App, CycloptsError, Parameter
 
 from conduit_daemon.agent import AgentError, CallFailed
-from conduit_daemon.cli import approvals, audit, check, demo, events, look, output, policy, run_daemon, servers, use
+from conduit_daemon.cli import (
+    administration,
+    approvals,
+    audit,
+    check,
+    completion,
+    demo,
+    events,
+    look,
+    output,
+    policy,
+    run_daemon,
+    schema,
+    servers,
+    use,
+)
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
 
 __all__ = ["application", "run"]
@@ -35,6 +50,8 @@ _VERBS: tuple[Callable[..., int], ...] = (
     events.events,
     audit.audit,
     servers.reload,
+    administration.log_level,
+    administration.metrics,
 )
 _SERVERS: dict[str, Callable[..., int]] = {
     "restart": servers.restart,
@@ -65,9 +82,12 @@ def application() -> App:
     app.command(
         _group("policy", "Explains and tests the rules.", {"explain": policy.explain, "test": policy.check_tests})
     )
+    app.command(_group("taint", "Forgets whose output models have read.", {"reset": administration.reset_taint}))
+    app.command(_group("config", "Prints the configuration's schema for editors.", {"schema": schema.schema}))
     asking = _group("approvals", "Shows, watches and decides calls that wait for a person.", _APPROVALS)
     asking.default(approvals.pending)
     app.command(asking)
+    app.command(completion.install_completion, name="--install-completion")
     return app
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from conduit_daemon.agent import ServerStatus, Status, TreeNode, requests
+from conduit_daemon.agent import ServerStatus, Status, TimelineEntry, TreeNode, requests
 from conduit_daemon.cli import output
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DONE
@@ -57,13 +57,14 @@ def explain(server: str, *, json: bool = False, where: Where = HERE) -> int:
     if json:
         output.print_json(answer)
         return DONE
-    output.print_text(f"{told.server} is {told.state}." + (f" {told.reason}" if told.reason else ""))
+    output.print_text(f"{told.server} is {told.state}." + (f" {output.sentence(told.reason)}" if told.reason else ""))
     if told.next_retry is not None:
         output.print_text(f"It is tried again in {output.duration(told.next_retry)}.")
-    rows = [(output.clock(entry.time), entry.event, entry.text) for entry in told.timeline]
-    if rows:
+    if told.waiting:
+        output.print_text(f"Waiting for it: {output.amount(told.waiting, 'call')}.")
+    if told.timeline:
         output.print_text("")
-        output.table(("time", "event", "what happened"), rows)
+        output.table(("time", "after", "event", "what happened"), _moments(told.timeline), numbers=("after",))
     if told.stderr:
         output.print_text("\nThe last lines of its stderr:")
         output.print_text("\n".join(f"  {line}" for line in told.stderr))
@@ -91,8 +92,19 @@ def print_tree(root: TreeNode) -> None:
     output.console().print(_branch(root))
 
 
+def _moments(timeline: list[TimelineEntry]) -> list[tuple[str, ...]]:
+    """The rows of a timeline: each moment with the time since the one before it."""
+    rows: list[tuple[str, ...]] = []
+    before: float | None = None
+    for entry in timeline:
+        after = "" if before is None else f"+{output.duration(max(0.0, entry.time - before))}"
+        rows.append((output.clock(entry.time), after, entry.event, entry.text))
+        before = entry.time
+    return rows
+
+
 def _row(name: str, server: ServerStatus) -> tuple[str, ...]:
-    notes = [server.reason or ""]
+    notes = [output.sentence(server.reason)]
     if server.retry_in is not None:
         notes.append(f"Tried again in {output.duration(server.retry_in)}.")
     if server.circuit not in {None, "closed"}:

@@ -30,6 +30,8 @@ __all__ = [
     "print_json",
     "print_text",
     "safe",
+    "sentence",
+    "styled",
     "table",
     "waiting",
 ]
@@ -40,10 +42,15 @@ _STYLES = {
     "running": "green",
     "degraded": "yellow",
     "connecting": "yellow",
+    "waiting": "yellow",
     "backoff": "yellow",
     "failing": "red",
     "down": "red",
     "failed": "red",
+    "open": "red",
+    "needs_attention": "red",
+    "idle": "dim",
+    "stopped": "dim",
 }
 _WIDE = 100_000
 
@@ -79,6 +86,12 @@ def first_line(text: str | None) -> str:
     """The first line of a description."""
     lines = (text or "").strip().splitlines()
     return lines[0] if lines else ""
+
+
+def sentence(text: str | None) -> str:
+    """A reason as a sentence: with a capital letter and a full stop."""
+    said = (text or "").strip()
+    return f"{said[:1].upper()}{said[1:]}{'' if said.endswith(('.', '!', '?')) else '.'}" if said else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:

@@ -28,9 +28,10 @@ from conduit_daemon.config.model import (
 )
 from conduit_daemon.config.report import KeyPath, Report, nearest
 
-__all__ = ["CHECKS", "as_server_id", "check_between", "check_server_ids"]
+__all__ = ["CHECKS", "SERVER_ID", "as_server_id", "check_between", "check_server_ids"]
 
-_SERVER_ID: Final = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+SERVER_ID: Final = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+"""What a server may be called, so that ``ID__tool`` can be read in one way only."""
 _VARIABLE: Final = re.compile(r"[^=\x00]+")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOOK: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -41,17 +42,17 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 def as_server_id(name: str) -> str:
     """The server id nearest to `name`: ``My Server`` becomes ``my-server``; a valid id stays as it is."""
-    if _SERVER_ID.fullmatch(name):
+    if SERVER_ID.fullmatch(name):
         return name
     words = re.sub(r"[^a-z0-9_]+", "-", name.lower())
     found = re.sub(r"_{2,}", "_", words).strip("-_")
-    return found if _SERVER_ID.fullmatch(found) else f"server-{_digest(name)}"
+    return found if SERVER_ID.fullmatch(found) else f"server-{_digest(name)}"
 
 
 def check_server_ids(servers: Mapping[str, Any], report: Report) -> None:
     """Notes ids that would make the names composed from them ambiguous."""
     for name in servers:
-        if not _SERVER_ID.fullmatch(name):
+        if not SERVER_ID.fullmatch(name):
             report.problem(
                 ("servers", name),
                 "is no server id; expected letters, digits, '-' and single '_' between them",

@@ -72,7 +72,7 @@ def test_the_daemons_errors_are_raised_with_all_they_say(conduit):
 
 def test_control_methods_go_to_the_control_socket(conduit):
     assert conduit.tree().children[0].mailbox == 2
-    assert conduit.servers_explain("files").timeline[0].event == "client.down"
+    assert conduit.servers_explain("files").timeline[-1].event == "client.down"
 
 
 def test_an_answer_that_cannot_be_read_is_a_failure_of_its_own_call_alone(conduit):

@@ -242,6 +242,19 @@ def test_servers_accept_and_taint(daemon):
     with Conduit(daemon.socket) as conduit:
         conduit.call("notebook__read_note", {"id": "n1"}, session="thread 7")
         assert conduit.taint_reset(session="thread 7").reset == 1
+        conduit.call("notebook__read_note", {"id": "n1"}, session="thread 8")
+    assert daemon("taint", "reset", "--session", "thread 8").stdout == "The taint of 1 conversation is forgotten.\n"
+    assert json.loads(daemon("taint", "reset", "--session", "thread 8", "--json").stdout) == {"reset": 0}
+
+
+def test_the_log_level_is_changed(daemon):
+    assert daemon("log-level", "debug").stdout == "The log level is debug; it was info.\n"
+    assert json.loads(daemon("log-level", "info", "--json").stdout) == {"level": "debug"}
+    assert daemon("log-level", "warning", "--server", "notebook").stdout.startswith("The log level of notebook is warn")
+    assert daemon("log-level", "loud").returncode == 2
+    nobody = daemon("log-level", "info", "--server", "nobody")
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "notebook" in nobody.stderr
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.recorded)

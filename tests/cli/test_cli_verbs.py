@@ -21,7 +21,7 @@ def test_status_for_people_and_for_programs(talking):
     assert re.match(r"conduit 9\.9\.9, degraded, up 1 h 1 min, pid \d+, 12 calls \(1 failed, 1 running\)", lines[0])
     assert lines[2].split() == ["server", "state", "tools", "calls", "errors", "p50", "p99", "restarts", "notes"]
     assert lines[3].split()[:6] == ["files", "ready", "3", "12", "1", "1.2"]
-    assert lines[4].rstrip().endswith("exited with code 1 at once. Tried again in 4.2 s.")
+    assert lines[4].rstrip().endswith("Exited with code 1 at once. Tried again in 4.2 s.")
 
     answer = json.loads(talking("status", "--json").stdout)
     assert answer["from_the_future"] == {"x": 1}
@@ -113,9 +113,17 @@ def test_tree_and_explain_use_the_control_socket(talking):
     assert "├── hub running  actor, up 12 s, 2 messages waiting" in talking("tree").stdout
     assert json.loads(talking("tree", "--json").stdout)["id"] == "root"
     told = talking("explain", "files").stdout
-    assert told.startswith("files is backoff. The server exited with code 1.\nIt is tried again in 3.5 s.\n")
+    assert told.startswith(
+        "files is backoff. The server exited with code 1.\nIt is tried again in 3.5 s.\nWaiting for it: 2 calls.\n"
+    )
+    assert re.search(r"^\S+ \S+ +\+1\.5 s +client\.down +exited with code 1 *$", told, re.MULTILINE)
     assert "Traceback: no such file" in told
     assert json.loads(talking("explain", "files", "--json").stdout)["stderr"] == ["Traceback: no such file"]
+
+
+def test_metrics_are_what_prometheus_reads(talking):
+    assert talking("metrics").stdout == "# TYPE conduit_up gauge\nconduit_up 1.0\n"
+    assert json.loads(talking("metrics", "--json").stdout)["text"].startswith("# TYPE")
 
 
 def test_a_reader_that_has_enough_is_no_error_to_talk_about(talking):

@@ -66,7 +66,11 @@ EXPLAIN = {
     "state": "backoff",
     "reason": "The server exited with code 1.",
     "next_retry": 3.5,
-    "timeline": [{"time": 1700000000.0, "event": "client.down", "text": "exited with code 1"}],
+    "waiting": 2,
+    "timeline": [
+        {"time": 1700000000.0, "event": "client.connecting", "text": "It is being started."},
+        {"time": 1700000001.5, "event": "client.down", "text": "exited with code 1"},
+    ],
     "stderr": ["Traceback: no such file"],
 }
 
@@ -118,6 +122,8 @@ class Connection:
                 self.answer(number, TREE)
             case "conduit/servers/explain" if self.control:
                 self.answer(number, EXPLAIN)
+            case "conduit/metrics" if self.control:
+                self.answer(number, {"text": "# TYPE conduit_up gauge\nconduit_up 1.0\n"})
             case "conduit/tree" | "conduit/servers/explain":
                 self.fail(number, -31009, f"{method} is for the control socket.", kind="forbidden")
             case "conduit/tools":
