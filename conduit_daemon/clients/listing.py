@@ -1,4 +1,8 @@
-"""Reading a server's tools: every page, and each tool on its own."""
+"""Reading a server's tools: every page, and each tool on its own.
+
+A page is cut into its tools first, and they are decoded one by one with pauses between, so that ten thousand of them
+stop nobody else's calls and one that cannot be decoded costs itself alone.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
+import trio
 
 from conduit_daemon.clients.port import Listing
 from conduit_daemon.errors import ClientError
@@ -14,14 +19,16 @@ from conduit_daemon.model import Dropped, Tool
 __all__ = ["MAX_TOOLS", "list_tools"]
 
 MAX_TOOLS: Final = 10_000
+_SLICE: Final = 100
 
 
 class _Page(msgspec.Struct):
-    tools: list[Any]
+    tools: list[msgspec.Raw]
     nextCursor: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Page).decode
+_decode_tool = msgspec.json.Decoder(Any).decode
 
 
 async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[msgspec.Raw]]) -> Listing:
@@ -54,13 +61,10 @@ async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[
             if not cursors:
                 raise
             return _cut(tools, dropped, f"a page of its list of tools failed ({error.message})")
-        for wire in page.tools:
-            try:
-                tools.append(Tool.from_wire(wire))
-            except ValueError as error:
-                name = wire.get("name") if isinstance(wire, dict) else None
-                member = (server, name if isinstance(name, str) else "")
-                dropped.append(Dropped("", (member,), f"malformed: {error}"))
+        for number, raw in enumerate(page.tools):
+            if number % _SLICE == _SLICE - 1:
+                await trio.lowlevel.checkpoint()
+            _add(server, raw, tools, dropped)
         if len(tools) > MAX_TOOLS:
             return _cut(tools[:MAX_TOOLS], dropped, f"it lists more than {MAX_TOOLS} tools")
         if not page.nextCursor:
@@ -69,6 +73,17 @@ async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[
             return _cut(tools, dropped, "its list of tools goes in a circle (a cursor came twice)")
         cursors.add(page.nextCursor)
         params = {"cursor": page.nextCursor}
+
+
+def _add(server: str, raw: msgspec.Raw, tools: list[Tool], dropped: list[Dropped]) -> None:
+    wire: Any = None
+    try:
+        wire = _decode_tool(raw)
+        tools.append(Tool.from_wire(wire))
+    except (ValueError, RecursionError) as error:  # msgspec's and unicode's errors are ValueErrors
+        name = wire.get("name") if isinstance(wire, dict) else None
+        member = (server, name if isinstance(name, str) else "")
+        dropped.append(Dropped("", (member,), f"malformed: {error}"))
 
 
 def _cut(tools: list[Tool], dropped: list[Dropped], why: str) -> Listing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -35,12 +36,17 @@ class LineDispatcher(Dispatcher):
         peer: Told what the server sends unasked.
         max_message: Longest line in bytes; the answer of a longer one fails its call as ``too_large``.
         patience: Seconds that the server may leave its input unread before `run` raises ``WriterStalled``.
+
+    Attributes:
+        input_closed: Whether `run` ended because the server closed its input.
     """
 
     def __init__(
         self, server: str, read_fd: int, write_fd: int, peer: Peer, *, max_message: int, patience: float = math.inf
     ) -> None:
         super().__init__(server, peer, max_message=max_message)
+        self.input_closed = False
+        self._over = False
         self._read_fd = read_fd
         self._splitter = LineSplitter(max_message)
         self._writer = LineWriter(write_fd, patience=patience)
@@ -55,7 +61,9 @@ class LineDispatcher(Dispatcher):
         try:
             return self._writer.write(body)
         except WriterClosed:
-            raise self._unavailable("closed its input") from None
+            if self._over:
+                raise self._unavailable("is gone") from None
+            return Queued(memoryview(body), started=False)  # the connection is about to end, and this with it, unsent
 
     def send_message(
         self, method: str | None, body: bytearray, *, urgent: bool = False, headers: Mapping[str, str] | None = None
@@ -81,10 +89,11 @@ class LineDispatcher(Dispatcher):
 
     def close(self) -> None:
         """Writes nothing more."""
+        self._over = True
         self._writer.close()
 
     async def run(self) -> None:
-        """Reads, writes and keeps deadlines until the server closes its output.
+        """Reads, writes and keeps deadlines until the server closes its output or its input.
 
         Raises:
             WriterStalled: The server left its input unread for `patience` seconds.
@@ -92,7 +101,7 @@ class LineDispatcher(Dispatcher):
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.deadlines.run)
-            nursery.start_soon(self._write)
+            nursery.start_soon(self._write, nursery.cancel_scope)
             await self._read()
             nursery.cancel_scope.cancel()
 
@@ -118,11 +127,11 @@ class LineDispatcher(Dispatcher):
                 return
             self._take_chunk(chunk)
 
-    async def _write(self) -> None:
-        try:
+    async def _write(self, scope: trio.CancelScope) -> None:
+        with suppress(WriterClosed):
             await self._writer.run()
-        except WriterClosed:
-            return  # its input is closed; the watcher of its process and its output say what comes of it
+        self.input_closed = not self._over
+        scope.cancel()
 
     def _take_chunk(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):
@@ -197,6 +206,8 @@ class StdioTransport:
             reason = f"left its input unread for {self._settings.config.connect_timeout:g} s"
         except* OSError:
             reason = "has an output that cannot be read"
+        if wire.input_closed:
+            reason = "closed its input"
         await trio.sleep(_EOF_WAIT)  # an exit says more than a closed pipe
         on_lost(Loss(reason=reason, words=self._last_words()))
 
