@@ -62,7 +62,10 @@ def output_problem(entry: Entry, result: msgspec.Raw, validators: Validators) ->
         return "It has no structured content, which the tool's output schema promises."
     if too_deep(content):
         return f"Its structured content is nested deeper than {MAX_DEPTH} levels."
-    problems = validators.for_schema(schema).problems(content)
+    validator = validators.for_schema(schema)
+    if validator.invalid_schema is not None:
+        return f"It cannot be checked against the tool's output schema. {validator.invalid_schema}"
+    problems = validator.problems(content)
     if not problems:
         return None
     listed = "; ".join(f"{problem.pointer or 'it'} {problem.message}" for problem in problems)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -170,14 +172,17 @@ async def test_a_signal_ends_the_call_with_its_name_and_the_last_words(how: str)
         assert server.ended.reason == f"server fake was ended by {how}: dying of {how}"
 
 
-async def test_an_exit_while_idle_is_noticed_at_once() -> None:
-    async with connected() as server:
-        os.kill(server.watch.pid, signal.SIGKILL)
-        killed = trio.current_time()
-        with trio.fail_after(5):
-            await server.watch.lost.wait()
-        assert server.watch.lost_at is not None
-        assert server.watch.lost_at - killed < 0.5
+async def test_an_exit_while_idle_is_noticed_within_100_ms() -> None:
+    took = []
+    for _ in range(3):
+        async with connected() as server:
+            os.kill(server.watch.pid, signal.SIGKILL)
+            killed = trio.current_time()
+            with trio.fail_after(5):
+                await server.watch.lost.wait()
+            assert server.watch.lost_at is not None
+            took.append(server.watch.lost_at - killed)
+    assert min(took) < 0.1, took
 
 
 async def test_a_grandchild_that_holds_the_output_neither_hides_the_exit_nor_survives() -> None:
@@ -363,3 +368,96 @@ async def test_stopping_leaves_no_process(behaviour: tuple[str, ...]) -> None:
         began = started()
     assert not alive(pid)
     assert started() - began < 5.5
+
+
+@pytest.mark.parametrize("what", ["input", "output"])
+async def test_a_server_that_closes_a_pipe_and_lives_on_is_ended(what: str) -> None:
+    async with connected("more") as server:
+        await server.call("close", {"what": what})
+        errors = []
+        if what == "input":
+            _, errors, _ = server.begin("echo", {"text": "unsent"})
+        with trio.fail_after(5):
+            await server.over.wait()
+        assert server.ended is not None
+        assert (server.ended.kind, server.ended.reason) == ("lost", f"server fake closed its {what}")
+        assert [(error.kind, error.outcome) for error in errors] == [("unavailable", "not_sent")] * len(errors)
+        assert not alive(server.watch.pid)
+
+
+async def test_content_and_fields_that_nobody_knows_are_passed_on_untouched() -> None:
+    async with connected("more") as server:
+        result, is_error = await server.call("strange", {})
+        assert not is_error
+        assert result == {
+            "content": [{"type": "hologram", "depth": 3, "big": 2**70}, {"type": "text", "text": "a", "new": None}],
+            "futureField": {"a": [1]},
+        }
+
+
+async def test_progress_out_of_order_comes_as_it_was_sent() -> None:
+    async with connected("more") as server:
+        seen: list[Any] = []
+        await server.call("scramble", {}, on_progress=lambda raw: seen.append(json.loads(bytes(raw))["progress"]))
+        assert seen == [3, 1, 2, 2]
+
+
+async def test_twenty_thousand_notifications_hold_nobody_up_and_take_bounded_memory() -> None:
+    async with connected("more") as server:
+        _, got, done = server.begin("flood", {"count": 20_000})
+        with trio.fail_after(15):
+            await done.wait()
+        assert got[0][1] is False
+        assert (await server.call("echo", {"text": "after"}))[1] is False
+        assert server.connection._sdk._told.statistics().current_buffer_used <= 256
+
+
+async def test_more_than_ten_thousand_tools_are_cut_and_said_to_be() -> None:
+    async with connected("tools=10050", "pages=5") as server:
+        listing = server.watch.listings[0]
+        assert len(listing.tools) == 10_000
+        assert listing.note == "it lists more than 10000 tools"
+
+
+async def test_a_change_of_tools_is_heard_in_the_newer_era_too() -> None:
+    async with connected("modern", "late_tool") as server:
+        await trio.sleep(0.2)
+        await server.call("reveal", {})
+        with trio.fail_after(5):
+            await server.watch.relisted.wait()
+        await trio.sleep(0.3)
+        assert [listing.tools[-1].name for listing in server.watch.listings] == ["reveal", "late"]
+
+
+async def test_a_subscription_that_ended_is_made_again() -> None:
+    async with connected("modern", "listen_ends", "late_tool") as server:
+        await server.call("reveal", {})
+        with trio.fail_after(5):  # the list is read again with each new subscription
+            while server.watch.listings[-1].tools[-1].name != "late":
+                await server.watch.relisted.wait()
+                await trio.sleep(0.05)
+
+
+async def test_a_line_of_twenty_megabytes_costs_time_in_proportion() -> None:
+    async with connected(limits=LimitsConfig(max_result=64_000_000)) as server:
+        took = []
+        for size in (5_000_000, 20_000_000):
+            best = math.inf
+            for _ in range(3):
+                began = time.perf_counter()
+                result, _ = await server.call("big", {"size": size})
+                best = min(best, time.perf_counter() - began)
+            assert len(result["content"][0]["text"]) == size
+            took.append(best)
+        assert took[1] < took[0] * 10, took  # four times as long; a quadratic reader needs sixteen times
+
+
+async def test_cancelling_at_a_server_that_reads_nothing_is_immediate() -> None:
+    async with connected("deaf", connect_timeout=20) as server:
+        server.begin("echo", {"text": "x" * 1_000_000})
+        waiting = [server.begin("echo", {"text": "y"}) for _ in range(50)]
+        began = time.perf_counter()
+        for running, _, _ in waiting:
+            running.cancel(ClientError("cancelled", "enough", outcome="outcome_unknown"))
+        assert time.perf_counter() - began < 0.05
+        assert {got[0].outcome for _, got, _ in waiting} == {"not_sent"}

@@ -2,7 +2,8 @@
 
     python stdio_server.py [BEHAVIOUR[=VALUE] ...]
 
-Standard library only, so that it starts fast. Its tools: echo, add, sleep, die, big, tick, fail, pid, received.
+Standard library only, so that it starts fast. Its tools: echo, add, sleep, die, big, tick, fail, pid, received; with
+`more`: close, strange, flood, scramble, structured.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ circle          a cursor that never advances
 late_tool       one more tool, announced by list_changed, after `reveal` is called
 noise=N         writes N lines to stderr at once
 tools=N         lists N further tools
+more            lists its stranger tools too
+journal=FILE    appends the text of each echo to FILE before it answers
+listen_ends     ends each subscription at once, in good order (with modern)
+faults          SIGUSR1: writes garbage; SIGUSR2: is slow; SIGHUP: closes its output; SIGWINCH: closes its input
 """
 
-LOCK = threading.Lock()
+LOCK = threading.RLock()
+SUBSCRIPTIONS: list[Any] = []
 CANCELLED: list[Any] = []
 REVEALED = threading.Event()
 
@@ -92,8 +98,23 @@ TOOLS: list[dict[str, Any]] = [
 ]
 
 
+ANY: dict[str, Any] = {"type": "object"}
+SUM: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+MORE: list[dict[str, Any]] = [
+    {"name": "close", "description": "Closes its input or output and lives on.", "inputSchema": schema(what="string")},
+    {"name": "strange", "description": "A result from the future.", "inputSchema": schema()},
+    {"name": "flood", "description": "Tells so many things first.", "inputSchema": schema(count="integer")},
+    {"name": "scramble", "description": "Progress out of order.", "inputSchema": schema()},
+    {"name": "mismatch", "description": "Not what it promised.", "inputSchema": ANY, "outputSchema": SUM},
+    {"name": "bad_schema", "inputSchema": ANY, "outputSchema": {"type": "object", "properties": {"a": {"type": 7}}}},
+    {"name": "remote", "inputSchema": ANY, "outputSchema": {"$ref": BEHAVIOURS.get("more") or "http://127.0.0.1:9/"}},
+]
+
+
 def listed() -> list[Any]:
     tools: list[Any] = list(TOOLS)
+    if "more" in BEHAVIOURS:
+        tools += MORE
     tools += [
         {"name": f"tool_{i}", "description": f"Number {i}.", "inputSchema": schema(value="string")}
         for i in range(int(BEHAVIOURS.get("tools") or 0))
@@ -133,6 +154,9 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
 
     match name:
         case "echo":
+            if "journal" in BEHAVIOURS:
+                with open(BEHAVIOURS["journal"], "a") as file:
+                    file.write(arguments["text"] + "\n")
             answer(text(arguments["text"]))
         case "add":
             total = arguments["a"] + arguments["b"]
@@ -184,9 +208,45 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
             REVEALED.set()
             answer(text("look again"))
             for _ in range(5):
-                send({"method": "notifications/tools/list_changed"})
+                changed({"method": "notifications/tools/list_changed"})
+        case "close":
+            answer(text("closing"))
+            os.close(0 if arguments["what"] == "input" else 1)
+            time.sleep(600)
+        case "strange":
+            content = [{"type": "hologram", "depth": 3, "big": 2**70}, {"type": "text", "text": "a", "new": None}]
+            answer({"content": content, "futureField": {"a": [1]}})
+        case "flood":
+            for i in range(arguments["count"]):
+                send({"method": "notifications/message", "params": {"level": "info", "data": i}})
+            answer(text("flooded"))
+        case "scramble":
+            for progress in (3, 1, 2, 2):
+                params = {"progressToken": meta.get("progressToken"), "progress": progress}
+                send({"method": "notifications/progress", "params": params})
+            answer(text("scrambled"))
+        case "mismatch" | "bad_schema" | "remote":
+            answer(text(name, structuredContent={"sum": "many"}))
         case _:
             send({"id": request_id, "error": {"code": -32602, "message": f"no tool {name}"}})
+
+
+def changed(message: dict[str, Any]) -> None:
+    """To each subscription in the newer era, else to all."""
+    if "modern" not in BEHAVIOURS:
+        send(message)
+    for subscription in SUBSCRIPTIONS:
+        send({**message, "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": subscription}}})
+
+
+def subscribe(request_id: Any, params: dict[str, Any]) -> None:
+    tag = {"_meta": {"io.modelcontextprotocol/subscriptionId": request_id}}
+    acknowledged = {"notifications": params.get("notifications") or {}, **tag}
+    send({"method": "notifications/subscriptions/acknowledged", "params": acknowledged})
+    if "listen_ends" in BEHAVIOURS:
+        send({"id": request_id, "result": {"resultType": "complete", **tag}})
+    else:
+        SUBSCRIPTIONS.append(request_id)
 
 
 def take(message: dict[str, Any]) -> None:
@@ -219,6 +279,8 @@ def take(message: dict[str, Any]) -> None:
             if "modern" in BEHAVIOURS:
                 assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
             call(request_id, params)
+        case "subscriptions/listen" if "modern" in BEHAVIOURS:
+            subscribe(request_id, params)
         case "notifications/cancelled":
             CANCELLED.append(params.get("requestId"))
         case "notifications/initialized":
@@ -230,7 +292,21 @@ def take(message: dict[str, Any]) -> None:
             send({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
 
 
+def misbehave(number: int, frame: Any) -> None:
+    if number == signal.SIGUSR1:
+        with LOCK:
+            os.write(1, b'\xff\x00 not {"json": \n[]\n{"jsonrpc":"2.0","id":null}\n')
+    elif number == signal.SIGUSR2:
+        time.sleep(0.3)
+    else:
+        os.close(1 if number == signal.SIGHUP else 0)
+        time.sleep(600)
+
+
 def main() -> None:
+    if "faults" in BEHAVIOURS:
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGWINCH):
+            signal.signal(number, misbehave)
     for i in range(int(BEHAVIOURS.get("noise") or 0)):
         print(f"noise {i}", file=sys.stderr)
     if "exit" in BEHAVIOURS or os.path.exists(BEHAVIOURS.get("exit_later", "")):
