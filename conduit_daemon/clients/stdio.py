@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, final
@@ -48,6 +49,7 @@ class LineDispatcher(Dispatcher):
         self.input_closed = False
         self._over = False
         self._read_fd = read_fd
+        self._write_fd = write_fd
         self._splitter = LineSplitter(max_message)
         self._writer = LineWriter(write_fd, patience=patience)
 
@@ -102,6 +104,7 @@ class LineDispatcher(Dispatcher):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.deadlines.run)
             nursery.start_soon(self._write, nursery.cancel_scope)
+            nursery.start_soon(self._watch_input)
             await self._read()
             nursery.cancel_scope.cancel()
 
@@ -132,6 +135,14 @@ class LineDispatcher(Dispatcher):
             await self._writer.run()
         self.input_closed = not self._over
         scope.cancel()
+
+    async def _watch_input(self) -> None:
+        """Notices that the server closed its input while nothing is written: the pipe is then in error."""
+        await trio.lowlevel.wait_readable(self._write_fd)
+        poll = select.poll()
+        poll.register(self._write_fd, 0)
+        if poll.poll(0):
+            self._writer.close()
 
     def _take_chunk(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):

@@ -210,8 +210,11 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
             for _ in range(5):
                 changed({"method": "notifications/tools/list_changed"})
         case "close":
+            if arguments["what"] == "input":
+                os.close(0)
             answer(text("closing"))
-            os.close(0 if arguments["what"] == "input" else 1)
+            if arguments["what"] == "output":
+                os.close(1)
             time.sleep(600)
         case "strange":
             content = [{"type": "hologram", "depth": 3, "big": 2**70}, {"type": "text", "text": "a", "new": None}]
