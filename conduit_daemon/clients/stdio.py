@@ -133,7 +133,9 @@ class LineDispatcher(Dispatcher):
     async def _write(self, scope: trio.CancelScope) -> None:
         with suppress(WriterClosed):
             await self._writer.run()
-        self.input_closed = not self._over
+        if not self._over:
+            self.input_closed = True
+            await trio.sleep(_EOF_WAIT)  # for the answers to what it had read, and for its exit
         scope.cancel()
 
     async def _watch_input(self) -> None:
@@ -219,7 +221,8 @@ class StdioTransport:
             reason = "has an output that cannot be read"
         if wire.input_closed:
             reason = "closed its input"
-        await trio.sleep(_EOF_WAIT)  # an exit says more than a closed pipe
+        else:
+            await trio.sleep(_EOF_WAIT)  # an exit says more than a closed pipe
         on_lost(Loss(reason=reason, words=self._last_words()))
 
     def settle(self, version: str, *, modern: bool) -> None:
