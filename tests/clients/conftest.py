@@ -19,6 +19,7 @@ from conduit_daemon.clients.port import Listing
 from conduit_daemon.clients.session import Era, Negotiated
 from conduit_daemon.config import LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
+from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import Event, EventBus
 
 FAKES = Path(__file__).parents[1] / "fakes"
