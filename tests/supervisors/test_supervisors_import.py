@@ -43,7 +43,7 @@ def test_every_public_name_is_documented() -> None:
                 assert value.__doc__, name
 
 
-def test_modules_are_short_and_typed() -> None:
+def test_rule_42_it_ships_types_and_its_modules_are_short() -> None:
     assert (HOME / "py.typed").exists()
     for path in HOME.glob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path.name
