@@ -498,8 +498,9 @@ trio.run(main)
 """
 
 
-def test_a_killed_process_loses_the_last_batch_at_most(tmp_path: Path) -> None:
-    for round_ in range(3):
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.campaign)])
+def test_a_killed_process_loses_the_last_batch_at_most(tmp_path: Path, times: int) -> None:
+    for round_ in range(times):
         directory = tmp_path / str(round_)
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(directory)], stdout=subprocess.PIPE, text=True
