@@ -181,7 +181,7 @@ async def main() -> None:
     config = ServerConfig(command=sys.executable, args=(str(FAKE),))
     port = Port("s", Standing(state="connecting", since=0))
     watch, limits = OnPort(port), LimitsConfig()
-    settings = Settings(server="s", config=config, limits=limits, version="0", environ=os.environ, clean=str)
+    settings = Settings(server="s", config=config, limits=Published(limits), version="0", environ=os.environ, clean=str)
     with (
         tempfile.TemporaryDirectory() as folder,
         open_logging(bus, Masker(["a-secret-of-some-length"]), fd=reader.stdin.fileno(), format="json"),

@@ -136,7 +136,12 @@ async def attacked(folder: Path) -> AsyncIterator[Attacked]:
     watch = OnPort(port)
     masker = Masker([SECRET])
     settings = Settings(
-        server="s", config=servers["s"], limits=config.limits, version="0", environ=os.environ, clean=masker.mask
+        server="s",
+        config=servers["s"],
+        limits=Published(config.limits),
+        version="0",
+        environ=os.environ,
+        clean=masker.mask,
     )
     audit = Audit(folder, config.audit, bus, masker)
     async with trio.open_nursery() as nursery:
