@@ -239,8 +239,6 @@ class ActorProcess(Process):
         if due and not self._killed:
             reason = await self._end_helpers(await self._terminate(reason))
         if self._killed:
-            # A terminate that was killed may have left tasks.
-            await self._end_helpers(reason)
             return Killed()
         if self._farewell is not None:
             self.answer(*self._farewell)

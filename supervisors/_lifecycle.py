@@ -131,8 +131,6 @@ class Lifecycle(Process):
     def child_ready(self, process: Process) -> None:
         """A child's ``init`` is done."""
         child = self.children[process.label]
-        if child.stopping:
-            return
         child.state = "running"
         if child.spec.backoff is None:
             child.attempt = 0

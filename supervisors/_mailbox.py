@@ -144,7 +144,7 @@ class Mailbox:
     @property
     def full(self) -> bool:
         """Whether a stranger's message has to wait."""
-        return self._load >= self._limit or bool(self._outside)
+        return self._load >= self._limit
 
     def put(self, entry: Entry) -> None:
         """Queues an entry; the caller has seen to the bound."""

@@ -527,7 +527,7 @@ async def test_rule_39_stop_tells_of_another_end(stage: Any) -> None:
 
 
 async def test_send_after_and_cancel(stage: Any, autojump_clock: trio.testing.MockClock) -> None:
-    async with open_supervisor([stage.spec("a")]):
+    async with open_supervisor([stage.spec("a")]) as root:
         timer = send_after("a", "one", 1)
         other = send_after("a", "two", 2)
         assert other.cancel() is True
@@ -537,6 +537,7 @@ async def test_send_after_and_cancel(stage: Any, autojump_clock: trio.testing.Mo
         assert await seen(stage) == ["one"]
         for number in range(1000):
             send_after("a", number, 5).cancel()
+        assert len(root._process.timers._heap) < 200
         await trio.sleep(6)
         assert await seen(stage) == ["one"]
         with pytest.raises(ValueError, match="0 seconds or later"):

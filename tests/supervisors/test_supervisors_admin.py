@@ -328,6 +328,43 @@ async def test_rule_27_a_grandparent_that_waits_is_found_too(stage: Any) -> None
     assert isinstance(caught.value.cause.cause, CallingSelf)
 
 
+async def test_rule_27_a_task_beside_an_init_may_ask(stage: Any) -> None:
+    got = []
+
+    async def ask() -> None:
+        got.extend(await which_children("root"))
+
+    async def init(me: Any) -> None:
+        me.start_task(ask)
+        await trio.testing.wait_all_tasks_blocked()
+
+    stage.script["a"].init = init
+    async with open_supervisor([stage.spec("a")], name="root"):
+        assert [(child.id, child.state) for child in got] == [("a", "starting")]
+
+
+async def test_a_start_and_a_stop_in_the_same_moment_leave_nobody_waiting(stage: Any) -> None:
+    gate = trio.Event()
+    stage.script["a"].init = lambda _: gate.wait()
+    inner = ChildSpec(id="inner", start=lambda: Supervisor([stage.spec("a")]))
+    outcomes: list[Any] = []
+
+    async def start() -> None:
+        try:
+            outcomes.append(await start_child("pool", inner))
+        except StartError as error:
+            outcomes.append(error)
+
+    async with open_supervisor([pool()]), trio.open_nursery() as nursery:
+        nursery.start_soon(start)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(terminate_child, "pool", "inner")
+        gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(outcomes) == 1
+        assert await states("pool") == {}
+
+
 async def test_rule_27_after_init_it_may_ask(stage: Any) -> None:
     async with open_supervisor([stage.spec("a")], name="root"):
         children = await stage.do("a", lambda _: which_children("root"))

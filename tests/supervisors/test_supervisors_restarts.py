@@ -179,6 +179,22 @@ async def test_rule_5_a_manual_restart_never_counts(stage: Any) -> None:
             assert await restart_child(root, "a") is whereis("a")
 
 
+async def test_rule_5_members_that_crash_together_are_one_restart(stage: Any) -> None:
+    async with open_supervisor([stage.spec(id) for id in ABC], strategy="one_for_all", max_restarts=1):
+        for ref in (whereis("a"), whereis("b")):
+            assert ref is not None
+            exit(ref, Killed())
+        await trio.testing.wait_all_tasks_blocked()
+        assert stage.inits() == [*ABC, *ABC]
+
+
+async def test_rule_34_attempts_are_counted_since_it_last_ran(stage: Any) -> None:
+    async with open_supervisor([stage.spec("a")]):
+        await stage.crash("a")
+        await stage.crash("a")
+    assert [event.attempt for event in stage.seen(events.ChildRestarting)] == [1, 1]
+
+
 # ---- rule 6
 
 
