@@ -115,9 +115,12 @@ def _load(hook: str) -> Callable[..., Any]:
 
 def _changed(outcome: Outcome, answer: Outcome) -> Outcome:
     """`outcome` with what the hook may change of it."""
-    if answer.error is not None:
+    error = answer.error
+    if error is not None:
+        if error.outcome == "not_sent":  # the default of an error, which would be taken for leave to call again
+            error.outcome = "failed"
         return msgspec.structs.replace(
-            outcome, kind=answer.error.kind, error=answer.error, result=msgspec.Raw(b""), halt=answer.halt
+            outcome, kind=error.kind, error=error, sent=error.outcome, result=msgspec.Raw(b""), halt=answer.halt
         )
     if answer.result is outcome.result:
         return msgspec.structs.replace(outcome, halt=answer.halt)

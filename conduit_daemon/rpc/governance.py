@@ -37,6 +37,8 @@ from conduit_daemon.rpc.protocol import Request
 
 __all__ = ["GovernanceMethods"]
 
+_LARGEST_SHOWN: Final = 1 << 18
+_ALL_SHOWN: Final = 1 << 24
 _NO_TAINT: Final[frozenset[str]] = frozenset()
 
 
@@ -75,17 +77,15 @@ class GovernanceMethods:
     async def _list_approvals(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, ApprovalsParams)
         if not params.watch:
-            return {
-                "approvals": [
-                    _shown(pending.question, pending.expires_in) for pending in self._approvals.pending.values()
-                ]
-            }
+            limit = self._room()
+            waiting = self._approvals.pending.values()
+            return {"approvals": [_shown(each.question, each.expires_in, limit) for each in waiting]}
 
         def tell(change: Change) -> None:
             told: dict[str, Any] = {
                 "subscription": request.number,
                 "type": change.type,
-                "approval": _shown(change.question, change.expires_in),
+                "approval": _shown(change.question, change.expires_in, self._room()),
             }
             if change.type == "decided":
                 answer = change.answer
@@ -100,6 +100,10 @@ class GovernanceMethods:
             await trio.sleep_forever()
         finally:
             stop()
+
+    def _room(self) -> int:
+        """Bytes for one question's arguments: all together must stay what a line may have, however many there are."""
+        return min(_LARGEST_SHOWN, _ALL_SHOWN // (len(self._approvals.pending) + 1))
 
     async def _decide(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, DecideParams)
@@ -192,9 +196,9 @@ class GovernanceMethods:
         return {"reset": count}
 
 
-def _shown(question: Question, expires_in: float) -> dict[str, Any]:
+def _shown(question: Question, expires_in: float, limit: int) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(question)
-    shown["arguments"] = folded(question.arguments)
-    shown["annotations"] = folded(question.annotations)
+    shown["arguments"] = folded(question.arguments, limit)
+    shown["annotations"] = folded(question.annotations, limit)
     shown["expires_in"] = expires_in
     return shown

@@ -162,7 +162,7 @@ async def test_what_after_hooks_may_change(pipeline: Make) -> None:
 
     made = pipeline(ALLOW, TOOLS, hooks=Hooks(after=[refuse]))
     outcome = await made.run()
-    assert outcome.kind == "denied"
+    assert (outcome.kind, outcome.sent) == ("denied", "failed")
     assert bytes(outcome.result) == b""
     assert made.context.taint == frozenset()
 
