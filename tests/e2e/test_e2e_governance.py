@@ -260,6 +260,35 @@ def test_a_question_nobody_answers_is_denied_in_time_and_its_caller_hears_of_the
     assert outcomes(daemon) == [("send", "deny", None, "approval_timeout")]
 
 
+def test_an_mcp_host_hears_of_the_wait_and_gets_the_answer(start: Any, tmp_path: Path) -> None:
+    mail = Governed(tmp_path, "mail", {"name": "send"})
+    daemon = start(mail.table(), policy=ASK)
+    daemon.wait_ready("mail")
+    control, host = watching(daemon), daemon.rpc()
+    asked = host.send("tools/call", {"name": "mail__send", "arguments": {}, "_meta": {"progressToken": 7}})
+    approval = next_change(control)["approval"]
+    told = host.receive()
+    assert (told["method"], told["params"]["progressToken"]) == ("notifications/progress", 7)
+    assert "approval" in told["params"]["message"]
+    control.result("conduit/approvals/decide", {"id": approval["id"], "decision": "approve"})
+    assert text_of(host.wait(asked)["result"]) == "done"
+
+
+def test_stopping_does_not_wait_for_people(start: Any, tmp_path: Path) -> None:
+    mail = Governed(tmp_path, "mail", {"name": "send"})
+    daemon = start(mail.table(), policy=ASK)
+    daemon.wait_ready("mail")
+    control, agent = watching(daemon), daemon.rpc()
+    asked = agent.send("conduit/call", {"name": "mail__send"})
+    next_change(control)
+    began = time.monotonic()
+    daemon.process.send_signal(signal.SIGTERM)
+    answer = agent.wait(asked)["error"]["data"]
+    assert (answer["kind"], answer["outcome"]) == ("shutting_down", "not_sent")
+    assert daemon.process.wait(20) == 0
+    assert time.monotonic() - began < 5
+
+
 EXFILTRATION = """
 [policy]
 default = "allow"
