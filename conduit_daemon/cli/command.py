@@ -18,6 +18,8 @@ from conduit_daemon.cli import (
     completion,
     demo,
     events,
+    import_servers,
+    init,
     look,
     output,
     policy,
@@ -41,6 +43,7 @@ _VERBS: tuple[Callable[..., int], ...] = (
     run_daemon.run,
     demo.demo,
     check.check,
+    init.init,
     look.status,
     use.tools,
     use.call,
@@ -87,6 +90,7 @@ def application() -> App:
     asking = _group("approvals", "Shows, watches and decides calls that wait for a person.", _APPROVALS)
     asking.default(approvals.pending)
     app.command(asking)
+    app.command(import_servers.import_servers, name="import", sort_key=_VERBS.index(check.check))
     app.command(completion.install_completion, name="--install-completion")
     return app
 
