@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 import trio
@@ -96,7 +96,7 @@ class StateFile(Generic[T]):
         if make is None or path is None or wanted == self._written:
             return
         try:
-            data = msgspec.json.encode(make())
+            data = _encoded(make())
             await trio.to_thread.run_sync(_replace, path, data, abandon_on_cancel=abandon)
         except (OSError, ValueError) as error:
             if not self._failing:
@@ -108,6 +108,20 @@ class StateFile(Generic[T]):
             self._written = wanted
         settled, self._settled = self._settled, trio.Event()
         settled.set()
+
+
+def _encoded(value: Any) -> bytes:
+    """`value` as JSON; of a list, the items that have a JSON form: a server's odd name must not cost the others."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        if not isinstance(value, list):
+            raise
+    items = []
+    for item in value:
+        with suppress(UnicodeEncodeError):
+            items.append(msgspec.json.encode(item))
+    return b"[" + b",".join(items) + b"]"
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -81,6 +81,15 @@ def test_a_damaged_file_is_moved_aside_and_said(tmp_path: Path, damaged: bytes) 
     assert len(events) == 1
 
 
+async def test_a_name_that_json_cannot_hold_costs_no_other_its_place(tmp_path: Path, nursery: trio.Nursery) -> None:
+    bus = EventBus()
+    file = StateFile(tmp_path / "v.json", list[str], bus)
+    nursery.start_soon(file.run)
+    file.save(lambda: ["a", "\ud800", "b"])
+    assert await file.saved()
+    assert file.load() == ["a", "b"]
+
+
 def pinned(pipeline: Make, folder: Path, *tools: Tool, **server: Any) -> Any:
     config = Config(policy=PolicyConfig(default="allow"), servers={"s": ServerConfig(command="x", pin=True, **server)})
     return pipeline(config, list(tools), folder=folder)
