@@ -110,6 +110,7 @@ class Connection:
         self._writer = LineWriter(sock.fileno())
         self._nursery: trio.Nursery | None = None
         self._streams: set[RequestId] = set()
+        self._finishing = False
         self._room: trio.Event | None = None
         self._idle: trio.Event | None = None
 
@@ -170,6 +171,8 @@ class Connection:
     def stream(self, request_id: RequestId) -> None:
         """Makes a running request one that goes on until it is cancelled, or until the peer stops asking."""
         self._streams.add(request_id)
+        if self._finishing:
+            self._end(request_id)
 
     def _forget(self, request_id: RequestId) -> InFlight | None:
         request = self.running.pop(request_id, None)
@@ -284,6 +287,7 @@ class Connection:
 
     async def _finish(self, fd: int) -> None:
         """After the last request: ends streams and answers what runs, unless the peer has gone altogether."""
+        self._finishing = True
         for request_id in list(self._streams):
             self._end(request_id)
         while self.running and not _hung_up(fd):

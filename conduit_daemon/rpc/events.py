@@ -111,11 +111,11 @@ class EventStream:
 
     async def run(self, backlog: int = 0) -> NoReturn:
         """Streams until cancelled; the last `backlog` fitting events come first."""
-        self._connection.stream(self._subscription)
         if backlog:
             for event in [event for event in self._feed.recent if self._wants(event)][-backlog:]:
                 self._take(event)
         token = self._feed.bus.attach(self._take_wanted)
+        self._connection.stream(self._subscription)
         try:
             while True:
                 await self._behind.wait()
