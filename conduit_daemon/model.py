@@ -13,6 +13,7 @@ from conduit_daemon.errors import ClientError, ErrorKind, Sent
 __all__ = [
     "Call",
     "Dropped",
+    "Method",
     "Outcome",
     "Principal",
     "Rejected",
@@ -226,6 +227,10 @@ class ToolReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration: float
 
 
+Method = Literal["tools/call", "resources/read", "prompts/get", "completion/complete"]
+"""What a call asks of a server. The last three go as tools named ``resource:URI`` and ``prompt:NAME``."""
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call on its way through the pipeline.
 
@@ -239,6 +244,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         meta: The request's ``_meta``, passed to the server.
         timeout: Seconds that the whole call may take, waiting included; None for the configuration's.
         toolset: The id of the toolset that the model was offered; None for today's.
+        method: What is asked of the server.
     """
 
     id: str
@@ -250,6 +256,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] = {}
     timeout: float | None = None
     toolset: str | None = None
+    method: Method = "tools/call"
 
 
 Decided = Literal["allow", "approve", "deny", "filtered", "invalid", "none"]

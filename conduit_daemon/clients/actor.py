@@ -22,6 +22,7 @@ from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
 from conduit_daemon.clients.journal import Journal, Timeline, new_timeline, resting, sentence, starting
 from conduit_daemon.clients.kept import KeptListing
+from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.port import ClientState, Listing, Port, Standing
 from conduit_daemon.clients.process import Warden
 from conduit_daemon.clients.recovery import Recovery
@@ -99,6 +100,10 @@ class _Watch(Observer):
     def on_listing(self, listing: Listing) -> None:
         if self._current():
             self._client.note_listing(listing)
+
+    def on_offerings(self, offerings: Offerings) -> None:
+        if self._current():
+            self._client.note_offerings(offerings)
 
     def on_lost(self, ended: Ended) -> None:
         if self._current():
@@ -369,6 +374,11 @@ class Client(Actor):
         text = f"Server {self._server} now has {len(listing.tools)} tools."
         self._journal.tell("client.tools_changed", "info", text, tools=len(listing.tools))
         self._journal.tell_dropped(listing)
+        self._on_change(self._server)
+
+    def note_offerings(self, offerings: Offerings) -> None:
+        """What the server offers beside tools is known, or changed."""
+        self._port.offerings = offerings
         self._on_change(self._server)
 
     def note_lost(self, ended: Ended) -> None:

@@ -12,24 +12,81 @@ from msgspec import UNSET, UnsetType
 from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress, Pending
 from conduit_daemon.clients.host import ASKABLE, Declined, Host, Question
 from conduit_daemon.clients.port import OnResult
-from conduit_daemon.clients.results import InputWanted, inspect_result
+from conduit_daemon.clients.results import InputRequest, InputWanted, inspect_result
+from conduit_daemon.clients.transport import CallHeaders
 from conduit_daemon.errors import ClientError
+from conduit_daemon.model import Method
 
-__all__ = ["CallContext", "CallParams", "RunningCall"]
+__all__ = ["CallContext", "CallParams", "Params", "RunningCall", "headers_of", "params_of"]
 
 _MAX_ROUNDS: Final = 10
+_AWAKE: Final = 5.0
 _POLL: Final = 0.05
 _POLL_MAXIMUM: Final = 0.25
 
 
 class CallParams(msgspec.Struct):
-    """The params of ``tools/call``."""
+    """The params of ``tools/call`` and ``prompts/get``."""
 
     name: str
     arguments: dict[str, Any]
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
     inputResponses: dict[str, Any] | UnsetType = UNSET
     requestState: Any = UNSET
+
+
+class ReadParams(msgspec.Struct):
+    """The params of ``resources/read``."""
+
+    uri: str
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+    inputResponses: dict[str, Any] | UnsetType = UNSET
+    requestState: Any = UNSET
+
+
+class CompleteParams(msgspec.Struct):
+    """The params of ``completion/complete``."""
+
+    ref: dict[str, Any]
+    argument: Any
+    context: Any = UNSET
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
+    inputResponses: dict[str, Any] | UnsetType = UNSET
+    requestState: Any = UNSET
+
+
+Params = CallParams | ReadParams | CompleteParams
+
+
+def params_of(method: Method, tool: str, arguments: dict[str, Any]) -> Params:
+    """What a server is sent.
+
+    Args:
+        method: What is asked.
+        tool: The tool's name, or ``resource:URI`` or ``prompt:NAME``.
+        arguments: Its arguments; of a completion, the ``argument`` and perhaps the ``context``.
+    """
+    if method == "tools/call":
+        return CallParams(tool, arguments)
+    kind, _, name = tool.partition(":")
+    if method == "resources/read":
+        return ReadParams(name)
+    if method == "prompts/get":
+        return CallParams(name, arguments)
+    ref = {"type": "ref/prompt", "name": name} if kind == "prompt" else {"type": "ref/resource", "uri": name}
+    return CompleteParams(ref, arguments.get("argument"), arguments.get("context", UNSET))
+
+
+def headers_of(headers: CallHeaders, method: Method, params: Params) -> Mapping[str, str]:
+    """What HTTP wants beside a message of 2026-07-28."""
+    if method == "tools/call" and isinstance(params, CallParams):
+        return headers.of_call(params.name, params.arguments)
+    name = params.uri if isinstance(params, ReadParams) else params.name if isinstance(params, CallParams) else None
+    if name is None:
+        return headers.of_method(method)
+    from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value  # noqa: PLC0415 - see clients.session
+
+    return {**headers.of_method(method), MCP_NAME_HEADER: encode_header_value(name)}
 
 
 class CallContext(Protocol):
@@ -49,7 +106,7 @@ class CallContext(Protocol):
     nursery: trio.Nursery | None
     running: set[RunningCall]
 
-    def headers(self, params: CallParams) -> Mapping[str, str] | None:
+    def headers(self, method: Method, params: Params) -> Mapping[str, str] | None:
         """What HTTP wants beside the message."""
 
 
@@ -59,26 +116,45 @@ class RunningCall:
 
     Args:
         context: Its connection.
+        method: What is asked.
         params: What is called.
         on_result: See `Port.begin`.
         idle: Seconds of silence that end it.
         total: Seconds that it may take.
         on_progress: Called with each progress.
+        caller: Who calls.
     """
 
-    __slots__ = ("_asking", "_context", "_end", "_idle", "_on_progress", "_on_result", "_params", "_rounds", "pending")
+    __slots__ = (
+        "_asking",
+        "_context",
+        "_end",
+        "_idle",
+        "_method",
+        "_on_progress",
+        "_on_result",
+        "_params",
+        "_questions",
+        "_rounds",
+        "caller",
+        "pending",
+    )
 
     def __init__(
         self,
         context: CallContext,
-        params: CallParams,
+        method: Method,
+        params: Params,
         on_result: OnResult,
         *,
         idle: float,
         total: float,
         on_progress: OnProgress | None,
+        caller: object,
     ) -> None:
+        self.caller = caller
         self._context = context
+        self._method = method
         self._params = params
         self._on_result = on_result
         self._idle = idle
@@ -87,6 +163,7 @@ class RunningCall:
         self.pending: Pending | None = None
         self._asking: trio.CancelScope | None = None
         self._rounds = 0
+        self._questions: set[trio.CancelScope] = set()
 
     def send(self, request_id: int, total: float) -> None:
         """Sends it.
@@ -97,13 +174,13 @@ class RunningCall:
         context = self._context
         self.pending = context.wire.begin(
             request_id,
-            "tools/call",
+            self._method,
             self._params,
             self._answer,
             idle=self._idle,
             total=total,
             on_progress=self._on_progress,
-            headers=context.headers(self._params),
+            headers=context.headers(self._method, self._params),
         )
         context.running.add(self)
 
@@ -121,8 +198,33 @@ class RunningCall:
         if self._asking is not None:
             self.cancel(error)
 
+    async def answer(self, question: Question) -> dict[str, Any]:
+        """The host's answer to what the server asks about this call, by a request of its own, while the call runs.
+
+        Until it comes the server's silence is ours, and does not end the call. The end of the call ends the question.
+
+        Raises:
+            Declined: The host does not answer, or the call has ended.
+        """
+        async with trio.open_nursery() as nursery:
+            self._questions.add(nursery.cancel_scope)
+            nursery.start_soon(self._stay_awake)
+            try:
+                return await self._context.host.answer(question)
+            finally:
+                self._questions.discard(nursery.cancel_scope)
+                nursery.cancel_scope.cancel()
+        raise Declined("The call about which this is asked has ended.")
+
+    async def _stay_awake(self) -> None:
+        while self.pending is not None:
+            self._context.wire.renew(self.pending)
+            await trio.sleep(min(self._idle / 2, _AWAKE))
+
     def _finish(self, raw: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> None:
         self._context.running.discard(self)
+        for scope in self._questions:
+            scope.cancel()
         self._on_result(raw, is_error, error)
 
     def _answer(self, raw: msgspec.Raw | None, error: ClientError | None) -> None:
@@ -141,7 +243,7 @@ class RunningCall:
     def _may_ask(self, wanted: InputWanted) -> bool:
         context = self._context
         self._rounds += 1
-        offered = context.host.capabilities
+        offered = context.host.offered_to(self.caller)
         for request in wanted.requests.values():
             if ASKABLE.get(request.method) not in offered:
                 return False
@@ -156,15 +258,13 @@ class RunningCall:
         error: ClientError | None = None
         with scope:
             try:
-                for key, request in wanted.requests.items():
-                    question = Question(
-                        server=self._context.server, method=request.method, params=request.params, call=self
-                    )
-                    answers[key] = await self._context.host.answer(question)
+                async with trio.open_nursery() as nursery:
+                    for key, request in wanted.requests.items():
+                        nursery.start_soon(self._ask_one, key, request, answers)
                 if not answers:
                     await trio.sleep(min(_POLL * 2.0**self._rounds, _POLL_MAXIMUM))
-            except Declined as declined:
-                error = self._broken(f"asked for input, and got none: {declined}")
+            except* Declined as declined:
+                error = self._broken(f"asked for input, and got none: {declined.exceptions[0]}")
         if self._asking is not scope:
             return  # it was cancelled
         self._asking = None
@@ -184,6 +284,10 @@ class RunningCall:
                 error = unavailable
         if error is not None:
             self._finish(None, False, error)
+
+    async def _ask_one(self, key: str, request: InputRequest, answers: dict[str, Any]) -> None:
+        question = Question(server=self._context.server, method=request.method, params=request.params, call=self)
+        answers[key] = await self._context.host.answer(question)
 
     def _send_again(self) -> None:
         request_id = self._context.wire.mint_id()

@@ -10,30 +10,32 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, Literal, cast, final
 
 import msgspec
 import trio
 
-from conduit_daemon.clients.calls import CallParams, RunningCall
+from conduit_daemon.clients.calls import Params, RunningCall, headers_of, params_of
 from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress, Pending
-from conduit_daemon.clients.host import ConfiguredHost
+from conduit_daemon.clients.following import Following
+from conduit_daemon.clients.host import CAPABILITIES_KEY, ConfiguredHost
 from conduit_daemon.clients.listing import list_tools
+from conduit_daemon.clients.offerings import Offerings, list_offerings
 from conduit_daemon.clients.port import Listing, OnResult
 from conduit_daemon.clients.process import Exit, Warden
 from conduit_daemon.clients.session import Era, Negotiated, SdkDispatcher, import_sdk, negotiate, open_session
 from conduit_daemon.clients.stdio import StdioTransport
 from conduit_daemon.clients.transport import CallHeaders, Loss, Settings, Transport, Unreachable
 from conduit_daemon.errors import ClientError
+from conduit_daemon.model import Method
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Connection", "Ended", "Observer", "Settings"]
 
-_DEBOUNCE: Final = 0.1
 _EOF_WAIT: Final = 0.3
 _RESERVED_META: Final = "io.modelcontextprotocol/"
 _NEEDS_ATTENTION: Final = (401, 403)
-_METHOD_NOT_FOUND: Final = -32601
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,9 @@ class Observer:
     def on_listing(self, listing: Listing) -> None:
         """The tools changed."""
 
+    def on_offerings(self, offerings: Offerings) -> None:
+        """What the server offers beside tools is known, or changed."""
+
     def on_lost(self, ended: Ended) -> None:
         """No call may come any more; told once, before the process is gone altogether."""
 
@@ -89,7 +94,9 @@ class Connection:
 
     def __init__(self, settings: Settings, era: Era, warden: Warden, bus: EventBus, observer: Observer) -> None:
         self.server = settings.server
-        self.host = settings.host or ConfiguredHost(settings.config.roots)
+        self.host = settings.host or ConfiguredHost(
+            settings.config.roots, of_one_caller=settings.config.scope == "connection"
+        )
         self.nursery: trio.Nursery | None = None
         self.running: set[RunningCall] = set()
         self._settings = settings
@@ -104,11 +111,19 @@ class Connection:
             self.server,
             self.host,
             caller=self._only_call,
-            on_tools_changed=self._note_change,
+            on_told=self._hear,
             on_garbage=self._log_garbage,
         )
         self._transport: Transport | None = None
-        self._tools_changed = trio.Event()
+        self._capabilities: frozenset[str] = frozenset()
+        self._following = Following(
+            self.server,
+            bus,
+            list_tools=self._list,
+            list_offerings=self._list_offerings,
+            on_listing=observer.on_listing,
+            on_offerings=observer.on_offerings,
+        )
         self._ready_at: float | None = None
         self._garbage = 0
         self._how: Ended | None = None
@@ -126,28 +141,40 @@ class Connection:
         meta: dict[str, Any],
         total: float,
         on_progress: OnProgress | None,
+        method: Method = "tools/call",
+        caller: object = None,
     ) -> RunningCall:
         """Sends a call; see `Port.begin`."""
         request_id = self.wire.mint_id()
-        params = CallParams(tool, arguments)
+        params = params_of(method, tool, arguments)
         if meta or self._meta or on_progress is not None:
             own = {key: value for key, value in meta.items() if not key.startswith(_RESERVED_META)}
             own.update(self._meta)
+            if self._modern:
+                own[CAPABILITIES_KEY] = self.host.offered_to(caller)
             if on_progress is not None:
                 own["progressToken"] = request_id
             params.meta = own
         running = RunningCall(
-            self, params, on_result, idle=self._settings.call_timeout, total=total, on_progress=on_progress
+            self,
+            method,
+            params,
+            on_result,
+            idle=self._settings.call_timeout,
+            total=total,
+            on_progress=on_progress,
+            caller=caller,
         )
         running.send(request_id, total)
         return running
 
-    def headers(self, params: CallParams) -> Mapping[str, str] | None:
+    def headers(self, method: Method, params: Params) -> Mapping[str, str] | None:
         """What HTTP wants beside a call's message."""
-        return None if self._headers is None else self._headers.of_call(params.name, params.arguments)
+        return None if self._headers is None else headers_of(self._headers, method, params)
 
     def _only_call(self) -> RunningCall | None:
-        return next(iter(self.running)) if len(self.running) == 1 else None
+        certain = len(self.running) == 1 or (self.running and self.host.of_one_caller)
+        return next(iter(self.running)) if certain else None
 
     # ---- life
 
@@ -225,7 +252,7 @@ class Connection:
                     nursery.start_soon(self._leave_when_forgotten, transport, nursery.cancel_scope)
                     await self._become_ready(transport, session)
                     scope.deadline = math.inf
-                    await self._follow_changes(session)
+                    await self._following.run(session, self._capabilities, modern=self._modern)
             except* Exception as group:  # noqa: BLE001 - the SDK fails in many ways; each means no connection
                 failed = _first_leaf(group)
         if failed is not None:
@@ -243,7 +270,8 @@ class Connection:
         negotiated = await negotiate(session, self._era)
         self._modern, self._meta = negotiated.modern, negotiated.meta
         self._headers = transport.settle(negotiated.version, modern=negotiated.modern)
-        self._tools_changed = trio.Event()
+        self._capabilities = negotiated.capabilities
+        self._following.begin()
         listing = await self._list()
         if self._ready_at is None:
             self._ready_at = trio.current_time()
@@ -253,55 +281,18 @@ class Connection:
             self._observer.on_listing(listing)
         transport.resume()
 
-    async def _follow_changes(self, session: Any) -> None:
-        async with trio.open_nursery() as nursery:
-            if self._modern:
-                nursery.start_soon(self._listen, session)
-            while True:
-                await self._tools_changed.wait()
-                await trio.sleep(_DEBOUNCE)
-                self._tools_changed = trio.Event()
-                try:
-                    self._observer.on_listing(await self._list())
-                except ClientError as error:
-                    self._bus.emit(
-                        "client.protocol",
-                        level="warning",
-                        server=self.server,
-                        reason=f"Its changed tools could not be listed, the old ones stay: {error.message}",
-                    )
+    async def _request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        headers = None if self._headers is None else self._headers.of_method(method)
+        if self._meta:
+            params = {**params, "_meta": self._meta}
+        timeout = self._settings.config.connect_timeout
+        return await self._sdk.request(method, params, timeout=timeout, headers=headers)
 
-    async def _listen(self, session: Any) -> None:
-        """Subscribes to changes of the tools, as servers of 2026-07-28 want it, again and again."""
-        from mcp.client.subscriptions import listen  # noqa: PLC0415 - the SDK is imported late, see clients.session
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - as above
-
-        pause = 0.5
-        while True:
-            began = trio.current_time()
-            try:
-                async with listen(session, tools_list_changed=True) as subscription:
-                    async for _event in subscription:
-                        self._note_change()
-            except (MCPError, ClientError, RuntimeError) as error:
-                if "not found" in str(error).lower() or getattr(error, "code", 0) == _METHOD_NOT_FOUND:
-                    return  # this server announces nothing
-            if trio.current_time() - began > 60:
-                pause = 0.5
-            await trio.sleep(pause)
-            pause = min(pause * 2, 60)
-            self._note_change()  # what changed while nobody listened
+    async def _list_offerings(self) -> Offerings:
+        return await list_offerings(self._request, self._capabilities)
 
     async def _list(self) -> Listing:
-        headers = None if self._headers is None else self._headers.of_method("tools/list")
-
-        async def page(params: dict[str, Any]) -> msgspec.Raw:
-            if self._meta:
-                params = {**params, "_meta": self._meta}
-            timeout = self._settings.config.connect_timeout
-            return await self._sdk.request("tools/list", params, timeout=timeout, headers=headers)
-
-        listing = await list_tools(self.server, page)
+        listing = await list_tools(self.server, partial(self._request, "tools/list"))
         return listing if self._headers is None else self._headers.learn(listing, self.server)
 
     # ---- its end
@@ -383,8 +374,8 @@ class Connection:
 
     # ---- what it says
 
-    def _note_change(self) -> None:
-        self._tools_changed.set()
+    def _hear(self, method: str, params: msgspec.Raw) -> None:
+        self._following.note(method)
 
     def _log_stderr(self, text: str) -> None:
         level = self._settings.config.log_stderr

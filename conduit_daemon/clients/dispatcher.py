@@ -215,6 +215,11 @@ class Dispatcher(ABC):
 
     # ---- answering the server
 
+    def renew(self, pending: Pending) -> None:
+        """Counts the silence of a request anew, as its progress does."""
+        if pending.deadline is not None:
+            self.deadlines.extend(pending.deadline, min(trio.current_time() + pending.idle, pending.end))
+
     def answer(self, request_id: int | str, result: Any) -> None:
         """Answers a request of the server's."""
         self.send_message(None, encode(id=request_id, result=result))
@@ -293,8 +298,7 @@ class Dispatcher(ABC):
             pending = self.pending.get(token) if token is not None else None
             if pending is None:
                 return
-            if pending.deadline is not None:
-                self.deadlines.extend(pending.deadline, min(trio.current_time() + pending.idle, pending.end))
+            self.renew(pending)
             if pending.on_progress is not None:
                 pending.on_progress(message.params)
             return

@@ -20,9 +20,10 @@ import msgspec
 import trio
 
 from conduit_daemon.clients.dispatcher import OnProgress
+from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.standing import CircuitState, ClientState, Standing
 from conduit_daemon.errors import ClientError
-from conduit_daemon.model import Dropped, Tool
+from conduit_daemon.model import Dropped, Method, Tool
 
 __all__ = ["CallTarget", "CircuitState", "ClientState", "Listing", "OnResult", "Port", "Running", "Standing"]
 
@@ -53,6 +54,8 @@ class CallTarget(Protocol):
         meta: dict[str, Any],
         total: float,
         on_progress: OnProgress | None,
+        method: Method = "tools/call",
+        caller: object = None,
     ) -> Running:
         """Sends a call; see `Port.begin`."""
 
@@ -77,8 +80,10 @@ class _PortCall:
 
     __slots__ = (
         "_arguments",
+        "_caller",
         "_end",
         "_meta",
+        "_method",
         "_on_progress",
         "_on_result",
         "_port",
@@ -96,6 +101,8 @@ class _PortCall:
         meta: dict[str, Any],
         total: float,
         on_progress: OnProgress | None,
+        method: Method,
+        caller: object,
     ) -> None:
         self.tool = tool
         self._port = port
@@ -104,6 +111,8 @@ class _PortCall:
         self._meta = meta
         self._end = trio.current_time() + total
         self._on_progress = on_progress
+        self._method = method
+        self._caller = caller
         self._running: Running | None = None
         self._sent_again = False
 
@@ -128,6 +137,8 @@ class _PortCall:
             meta=self._meta,
             total=self._end - trio.current_time(),
             on_progress=self._on_progress,
+            method=self._method,
+            caller=self._caller,
         )
 
     def end(self, error: ClientError) -> None:
@@ -157,6 +168,7 @@ class Port:
         server: The server's id.
         standing: How its client stands; replaced, never changed.
         listing: The last listing known, also while the server is down; None before the first.
+        offerings: What it offers beside tools, also while it is down; None before that is known.
         restarts: How often its process was started again.
         calls: Calls that were begun.
         errors: Of those, how many failed or reported a failure.
@@ -174,6 +186,7 @@ class Port:
         self.server = server
         self.standing = standing
         self.listing = listing
+        self.offerings: Offerings | None = None
         self.target: CallTarget | None = None
         self.restarts = 0
         self.calls = 0
@@ -198,6 +211,8 @@ class Port:
         meta: dict[str, Any],
         total: float = math.inf,
         on_progress: OnProgress | None = None,
+        method: Method = "tools/call",
+        caller: object = None,
     ) -> Running:
         """Sends a call to the server, at once and without waiting; or holds it until the resting server is up.
 
@@ -208,11 +223,14 @@ class Port:
             meta: The caller's ``_meta``.
             total: Seconds that the call may take, within the configured bounds.
             on_progress: Asks the server for progress, and is called with the raw params of each.
+            method: What is asked of the server; of a resource or a prompt, `tool` is ``resource:URI`` or
+                ``prompt:NAME``.
+            caller: Who calls, given back with the server's questions about this call.
 
         Raises:
             ClientError: ``unavailable``, with ``retry_after`` where a time is known; nothing was sent.
         """
-        call = _PortCall(self, tool, arguments, on_result, meta, total, on_progress)
+        call = _PortCall(self, tool, arguments, on_result, meta, total, on_progress, method, caller)
         if self.target is not None:
             call.send(self.target)
             self.running += 1

@@ -16,8 +16,7 @@ import trio
 
 from conduit_daemon.clients.dispatcher import Dispatcher
 from conduit_daemon.clients.envelopes import UNDECODABLE
-from conduit_daemon.clients.host import ASKABLE, Declined, Host, Question
-from conduit_daemon.clients.port import Running
+from conduit_daemon.clients.host import ASKABLE, Asking, Declined, Host, Question
 from conduit_daemon.errors import ClientError
 
 if TYPE_CHECKING:
@@ -42,14 +41,14 @@ class Negotiated(msgspec.Struct, frozen=True):
         version: The protocol's version.
         modern: Whether it is of the era of 2026-07-28, in which every request carries its context.
         meta: The ``_meta`` that every request carries then.
-        tools_changed: Whether the server announces changes of its tools.
+        capabilities: What the server declares: ``tools``, ``resources``, ``prompts``, ``completions``, ...
         name: What the server calls itself.
     """
 
     version: str
     modern: bool
     meta: dict[str, Any]
-    tools_changed: bool
+    capabilities: frozenset[str]
     name: str | None
 
 
@@ -69,7 +68,7 @@ class SdkDispatcher:
         server: The server's id.
         host: Answers what the server asks.
         caller: Tells which call a question belongs to, where that is certain.
-        on_tools_changed: Called when the server says that its tools changed.
+        on_told: Called at once with each notification, before it is queued.
         on_garbage: Called with what is no message.
 
     Attributes:
@@ -84,8 +83,8 @@ class SdkDispatcher:
         server: str,
         host: Host,
         *,
-        caller: Callable[[], Running | None],
-        on_tools_changed: Callable[[], None],
+        caller: Callable[[], Asking | None],
+        on_told: Callable[[str, msgspec.Raw], None],
         on_garbage: Callable[[bytes, str], None],
     ) -> None:
         self.probe_answered = False
@@ -93,7 +92,7 @@ class SdkDispatcher:
         self._server = server
         self._host = host
         self._caller = caller
-        self._on_tools_changed = on_tools_changed
+        self._on_told = on_told
         self._on_garbage = on_garbage
         self._told, self._telling = trio.open_memory_channel[tuple[str, msgspec.Raw]](_PUMP)
         self._nursery: trio.Nursery | None = None
@@ -222,9 +221,8 @@ class SdkDispatcher:
             self._nursery.start_soon(self._answer, request_id, method, params)
 
     def on_notification(self, method: str, params: msgspec.Raw) -> None:
-        """Notes a change of the tools; puts anything else into the pump's queue."""
-        if method == "notifications/tools/list_changed":
-            self._on_tools_changed()
+        """Tells of it, and puts it into the pump's queue."""
+        self._on_told(method, params)
         if self._intercept is not None and self._intercept(method, _decoded(params)):
             return
         try:
@@ -245,10 +243,9 @@ class SdkDispatcher:
 
         try:
             if method in ASKABLE:
-                question = Question(
-                    server=self._server, method=method, params=_decoded(params) or {}, call=self._caller()
-                )
-                result = await self._host.answer(question)
+                call = self._caller()
+                question = Question(server=self._server, method=method, params=_decoded(params) or {}, call=call)
+                result = await (self._host if call is None else call).answer(question)
             else:
                 result = await self._on_request(_ServerMessage(self, request_id), method, _decoded(params))
             self.wire.answer(request_id, result)
@@ -341,7 +338,7 @@ async def negotiate(session: ClientSession, era: Era) -> Negotiated:
     }
     await negotiation[era]()
     version = session.protocol_version
-    capabilities = session.server_capabilities
+    declared = session.server_capabilities
     assert version is not None  # noqa: S101 - the SDK raised otherwise
     modern = session.discover_result is not None
     meta: dict[str, Any] = {}
@@ -353,11 +350,10 @@ async def negotiate(session: ClientSession, era: Era) -> Negotiated:
                 by_alias=True, mode="json", exclude_none=True
             ),
         }
-    tools = capabilities.tools if capabilities is not None else None
     return Negotiated(
         version=version,
         modern=modern,
         meta=meta,
-        tools_changed=tools is not None and tools.list_changed is True,
+        capabilities=frozenset() if declared is None else frozenset(declared.model_dump(exclude_none=True)),
         name=session.server_info.name if session.server_info is not None else None,
     )

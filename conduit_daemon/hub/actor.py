@@ -12,11 +12,13 @@ from typing import Any, Final, final
 import msgspec
 
 import supervisors
+from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.port import Listing, Port
 from conduit_daemon.config.model import Config
 from conduit_daemon.hub.catalogue import Catalogue, Missing
-from conduit_daemon.hub.filtering import filtered
+from conduit_daemon.hub.filtering import filter_of, filtered
 from conduit_daemon.hub.naming import build
+from conduit_daemon.hub.offers import Offers, build_offers
 from conduit_daemon.hub.toolset import Entry, ToolSet
 from conduit_daemon.messages import ClientChanged, GetGate
 from conduit_daemon.model import Dropped, Tool
@@ -68,6 +70,8 @@ class Hub(Actor):
         self._withheld = withheld
         self._built_from: list[tuple[str, Listing]] = []
         self._built_for: Config | None = None
+        self._offers_from: list[tuple[str, Offerings]] = []
+        self._offers_for: Config | None = None
         self._announcing = False
 
     async def init(self) -> None:
@@ -112,6 +116,13 @@ class Hub(Actor):
                 known=known,
                 filtered=hidden,
                 missing=tuple(self._missing(config)),
+                offers=self._offers(config),
+                up=frozenset(ready),
+                untold=frozenset(
+                    server
+                    for server, port in self._ports.items()
+                    if port.standing.state == "ready" and port.offerings is None
+                ),
                 connecting=frozenset(
                     server for server, port in self._ports.items() if port.standing.first and server in config.servers
                 ),
@@ -127,6 +138,19 @@ class Hub(Actor):
         if not withheld:
             return offered
         return ToolSet.of(offered.entries, (*offered.dropped, *withheld.values()), offered.warnings)
+
+    def _offers(self, config: Config) -> Offers:
+        """What is offered beside tools, built anew only where something changed."""
+        told = [
+            (server, port.offerings)
+            for server, port in ((server, self._ports.get(server)) for server in config.servers)
+            if port is not None and port.offerings is not None
+        ]
+        if told == self._offers_from and config is self._offers_for:
+            return self._catalogue.current.offers
+        self._offers_from, self._offers_for = told, config
+        allowed = {server: filter_of(config.servers[server].tools) for server, _ in told}
+        return build_offers(told, lambda server, name: allowed[server](name))
 
     def _missing(self, config: Config) -> list[Missing]:
         missing = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from conduit_daemon.hub.offers import Offers
 from conduit_daemon.hub.toolset import Entry, ToolSet
 
 __all__ = ["Catalogue", "Missing"]
@@ -32,6 +33,9 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         filtered: (server id, tool name) of what the configuration hides.
         missing: The servers whose tools are not offered, in the configuration's order.
         connecting: Those of them that are in their first attempt to connect, worth waiting for.
+        offers: Resources, templates and prompts of all servers that told theirs, up or down.
+        up: The servers whose tools, resources and prompts are offered.
+        untold: The servers that are ready and have not yet told what they offer beside tools.
     """
 
     offered: ToolSet = ToolSet()
@@ -39,6 +43,9 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     filtered: frozenset[tuple[str, str]] = frozenset()
     missing: tuple[Missing, ...] = ()
     connecting: frozenset[str] = frozenset()
+    offers: Offers = Offers()
+    up: frozenset[str] = frozenset()
+    untold: frozenset[str] = frozenset()
 
     def resolve(self, exposed: str) -> Entry | None:
         """The tool of this exposed name, also where its server is down."""

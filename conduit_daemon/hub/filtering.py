@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from conduit_daemon.config import ToolFilter, matcher
 from conduit_daemon.model import Tool
 
-__all__ = ["filtered"]
+__all__ = ["filter_of", "filtered"]
+
+
+def filter_of(rules: ToolFilter) -> Callable[[str], bool]:
+    """Whether the rules let a name through."""
+    allowed, denied = matcher(rules.allow), matcher(rules.deny)
+    return lambda name: allowed(name) and not denied(name)
 
 
 def filtered(tools: Iterable[Tool], rules: ToolFilter) -> tuple[list[Tool], list[str]]:
@@ -19,11 +25,11 @@ def filtered(tools: Iterable[Tool], rules: ToolFilter) -> tuple[list[Tool], list
         >>> filtered([Tool(name="read"), Tool(name="write")], ToolFilter(allow=("read*",)))[1]
         ['write']
     """
-    allowed, denied = matcher(rules.allow), matcher(rules.deny)
+    passes = filter_of(rules)
     kept: list[Tool] = []
     hidden: list[str] = []
     for tool in tools:
-        if not allowed(tool.name) or denied(tool.name):
+        if not passes(tool.name):
             hidden.append(tool.name)
             continue
         description = rules.describe.get(tool.name)

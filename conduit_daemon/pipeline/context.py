@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
+from conduit_daemon.clients.host import Caller
 from conduit_daemon.clients.port import Port
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ class Context:
     Attributes:
         gate: The shared parts.
         taint: Ids of the servers whose results were delivered to this caller.
+        callers: By the id of a call that is on its way: who answers if its server asks something.
     """
 
-    __slots__ = ("_on_taint", "_own", "_within", "gate", "taint")
+    __slots__ = ("_on_taint", "_own", "_within", "callers", "gate", "taint")
 
     def __init__(
         self, gate: Gate, *, on_taint: Callable[[str], None] | None = None, within: Context | None = None
@@ -35,6 +37,7 @@ class Context:
         self.gate = gate
         self._within = within
         self.taint: frozenset[str] = frozenset()
+        self.callers: dict[str, Caller] = {}
         self._on_taint = on_taint
         self._own: dict[str, tuple[Port, Port]] = {}
 

@@ -325,7 +325,14 @@ class Flight:
         if call.timeout is not None:
             total = min(total, call.timeout - (trio.current_time() - self._began))
         self._running = port.begin(
-            entry.tool.name, call.arguments, self._arrive, meta=call.meta, total=total, on_progress=self._on_progress
+            entry.tool.name,
+            call.arguments,
+            self._arrive,
+            meta=call.meta,
+            total=total,
+            on_progress=self._on_progress,
+            method=call.method,
+            caller=self._context.callers.get(call.id),
         )
         self._sent = True
 

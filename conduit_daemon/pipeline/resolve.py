@@ -25,6 +25,8 @@ def resolve(call: Call, gate: Gate) -> Entry:
         ClientError: ``unknown_tool``, or ``unknown_toolset``.
     """
     catalogue = gate.catalogue.current
+    if call.method != "tools/call":
+        return _resolve_offer(call, catalogue)
     if call.toolset is None:
         entry = catalogue.known.resolve(call.name)
         if entry is not None:
@@ -39,6 +41,17 @@ def resolve(call: Call, gate: Gate) -> Entry:
                 return entry
             raise _unknown(call.name, (), filtered=True)
     raise unknown_tool(call.name, catalogue)
+
+
+def _resolve_offer(call: Call, catalogue: Catalogue) -> Entry:
+    offer = catalogue.offers.resolve(call.name)
+    if offer is None:
+        kind, _, key = call.name.partition(":")
+        raise ClientError("unknown_tool", f"There is no {kind} {key[:200]!r}; use one from the list of {kind}s.")
+    if call.method == "completion/complete" and not offer.completes:
+        server = offer.entry.server_id
+        raise ClientError("invalid_params", f"Server {server} completes no arguments.", server, offer.entry.tool.name)
+    return offer.entry
 
 
 def unknown_tool(name: str, catalogue: Catalogue) -> ClientError:

@@ -6,6 +6,7 @@ reads the server. Everything else is one task a request, owned by the connection
 
 from __future__ import annotations
 
+import itertools
 import select
 import socket
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.host import HostState
-from conduit_daemon.rpc.protocol import Refused, Request, RequestId
+from conduit_daemon.rpc.protocol import Answer, Refused, Request, RequestId
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Connection", "Dispatch", "Handler", "InFlight"]
@@ -84,6 +85,7 @@ class Connection:
         control: Whether it came through the control socket.
         running: The requests that are being worked on.
         host: What is known of an MCP host at the other end.
+        parked: Requests that wait for input of the host, by the state under which it brings that.
     """
 
     def __init__(
@@ -101,6 +103,9 @@ class Connection:
         self.principal = principal
         self.control = control
         self.running: dict[RequestId, InFlight] = {}
+        self.parked: dict[str, InFlight] = {}
+        self._asked: dict[RequestId, _Question] = {}
+        self._questions = itertools.count(1)
         self.host = HostState()
         self._sock = sock
         self._dispatch = dispatch
@@ -125,9 +130,10 @@ class Connection:
                 await self._finish(fd)
                 nursery.cancel_scope.cancel()
         finally:
-            for request in list(self.running.values()):
+            for request in (*self.running.values(), *self.parked.values()):
                 request.cancel()
             self.running.clear()
+            self.parked.clear()
             self.context.close()
             self._writer.close()
             trio.lowlevel.notify_closing(fd)
@@ -162,6 +168,22 @@ class Connection:
     def notify(self, method: str, params: object = None) -> None:
         """Sends a notification."""
         self.send(protocol.notification(method, params))
+
+    async def ask(self, method: str, params: object) -> Answer:
+        """Asks the peer and waits for its answer; where the wait is cancelled, the peer is told."""
+        question = _Question()
+        request_id = f"conduit-{next(self._questions)}"
+        self._asked[request_id] = question
+        self.send(protocol.request(request_id, method, params))
+        try:
+            await question.answered.wait()
+        except trio.Cancelled:
+            self.notify("notifications/cancelled", {"requestId": request_id})
+            raise
+        finally:
+            del self._asked[request_id]
+        assert question.answer is not None  # noqa: S101 - set before the event
+        return question.answer
 
     def settle(self, request_id: RequestId, line: bytes) -> None:
         """Answers a request that is in flight; one that was cancelled meanwhile gets no answer."""
@@ -230,8 +252,12 @@ class Connection:
         try:
             request = protocol.decode_request(line)
         except Refused as error:
-            if not _is_answer(line):
+            answer = protocol.decode_answer(line)
+            if answer is None:
                 self.send(protocol.error_answer(None, error.code, str(error)))
+            elif answer.id is not None and (question := self._asked.get(answer.id)) is not None:
+                question.answer = answer
+                question.answered.set()
             return
         request_id = request.id
         if isinstance(request_id, msgspec.UnsetType):
@@ -288,6 +314,8 @@ class Connection:
     async def _finish(self, fd: int) -> None:
         """After the last request: ends streams and answers what runs, unless the peer has gone altogether."""
         self._finishing = True
+        for waiting in self.parked.values():
+            waiting.cancel()
         for request_id in list(self._streams):
             self._end(request_id)
         while self.running and not _hung_up(fd):
@@ -303,13 +331,15 @@ class _Cancelled(msgspec.Struct):
     requestId: RequestId
 
 
-def _is_answer(line: bytes) -> bool:
-    """Whether a line is an answer to a request, of which we make none: dropped, as JSON-RPC wants."""
-    try:
-        message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return "method" not in message and ("result" in message or "error" in message)
+@final
+class _Question:
+    """A request of ours that waits for the peer's answer."""
+
+    __slots__ = ("answer", "answered")
+
+    def __init__(self) -> None:
+        self.answer: Answer | None = None
+        self.answered = trio.Event()
 
 
 def _hung_up(fd: int) -> bool:

@@ -13,15 +13,18 @@ from msgspec import UNSET, UnsetType
 from conduit_daemon.errors import ClientError
 
 __all__ = [
+    "Answer",
     "Refused",
     "Request",
     "RequestId",
     "answer",
+    "decode_answer",
     "decode_params",
     "decode_request",
     "error_answer",
     "failure",
     "notification",
+    "request",
 ]
 
 RequestId = int | str
@@ -51,6 +54,20 @@ class Request(msgspec.Struct, frozen=True):
         return self.id
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """The peer's answer to a request of ours.
+
+    Attributes:
+        id: Our id of the request; None where the peer could not tell.
+        result: What it answered, or None.
+        error: The error it answered with, or None.
+    """
+
+    id: RequestId | None = None
+    result: Any = None
+    error: dict[str, Any] | None = None
+
+
 _decode = msgspec.json.Decoder(Request).decode
 _encode = msgspec.json.Encoder().encode
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
@@ -77,6 +94,17 @@ def decode_request(line: bytes) -> Request:
         raise Refused(-32600, f"This is no JSON-RPC 2.0 request: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(-32700, f"This line is no valid JSON: {error}") from None
+
+
+def decode_answer(line: bytes) -> Answer | None:
+    """The answer in a line that is no request; None where it is no answer either."""
+    try:
+        message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        if "method" in message or not ("result" in message or "error" in message):
+            return None
+        return msgspec.json.decode(line, type=Answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
@@ -114,6 +142,11 @@ def error_answer(request_id: RequestId | None, code: int, message: str, data: di
     if data is not None:
         error["data"] = data
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": error}) + b"\n"
+
+
+def request(request_id: RequestId, method: str, params: Any) -> bytes:
+    """The line of a request of ours."""
+    return _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}) + b"\n"
 
 
 def notification(method: str, params: Any = None) -> bytes:

@@ -19,13 +19,14 @@ from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Dispatch
 from conduit_daemon.rpc.listener import Listener, peer
-from conduit_daemon.rpc.mcp import tell_changed
+from conduit_daemon.rpc.mcp import listed, tell_changed
 from supervisors import ChildSpec, DynamicSupervisor, Supervisor
 
 __all__ = ["RpcServer"]
 
 _CONNECTIONS: Final = "rpc.connections"
 _SHUTDOWN: Final = 2.0
+_DEBOUNCE: Final = 0.1
 
 
 @final
@@ -130,6 +131,20 @@ class RpcServer:
             raise
 
     async def _tell_changes(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_offers)
+            while True:
+                await self._announced.changed()
+                tell_changed(self._connections, "tools")
+
+    async def _tell_offers(self) -> None:
+        catalogue = self._gate.catalogue
+        told = listed(catalogue.current)
         while True:
-            await self._announced.changed()
-            tell_changed(self._connections, "tools")
+            await catalogue.changed()
+            await trio.sleep(_DEBOUNCE)
+            now = listed(catalogue.current)
+            for what, offers in now.items():
+                if offers != told[what]:
+                    tell_changed(self._connections, what)
+            told = now

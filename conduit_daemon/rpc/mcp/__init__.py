@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conduit_daemon.rpc.mcp.calls import CallRequest, call_tool, failed_result
 from conduit_daemon.rpc.mcp.methods import McpMethods
+from conduit_daemon.rpc.mcp.offers import listed
 from conduit_daemon.rpc.mcp.subscriptions import Changed, tell_changed
 
-__all__ = ["CallRequest", "Changed", "McpMethods", "call_tool", "failed_result", "tell_changed"]
+__all__ = ["CallRequest", "Changed", "McpMethods", "call_tool", "failed_result", "listed", "tell_changed"]

@@ -1,4 +1,4 @@
-"""Calls of tools, as MCP hosts make them.
+"""What hosts ask of servers: calls of tools, and resources, prompts and completions, which go the same way.
 
 A call takes the hot path: no task, and the server's result goes to the caller as the bytes it came in.
 """
@@ -9,55 +9,141 @@ from functools import partial
 from typing import Any, Final, final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from conduit_daemon.errors import ClientError
-from conduit_daemon.model import Call, Outcome
+from conduit_daemon.model import Call, Method, Outcome
 from conduit_daemon.pipeline.run import Flight, start
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection
-from conduit_daemon.rpc.mcp.eras import fit, is_modern
+from conduit_daemon.rpc.mcp.asking import HandshakeHost, StatelessHost
+from conduit_daemon.rpc.mcp.eras import CAPABILITIES, fit, is_modern
 from conduit_daemon.rpc.progress import forward
 from conduit_daemon.rpc.protocol import Request, RequestId
 
-__all__ = ["CallRequest", "call_tool", "failed_result"]
+__all__ = ["CallRequest", "call_tool", "complete", "failed_result", "get_prompt", "read_resource"]
 
 UNKNOWN_TO_HOSTS: Final = frozenset({"unknown_tool", "unknown_toolset", "shutting_down", "internal", "invalid_params"})
+_NOT_FOUND: Final = -32002
+_MOST_PARKED: Final = 256
 
 
-class _CallParams(msgspec.Struct, frozen=True):
+class _Params(msgspec.Struct, frozen=True, kw_only=True):
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+    inputResponses: dict[str, Any] = {}
+    requestState: str | UnsetType = UNSET
+
+
+class _CallParams(_Params, frozen=True, kw_only=True):
     name: str
     arguments: dict[str, Any] | None = None
-    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+
+class _ReadParams(_Params, frozen=True, kw_only=True):
+    uri: str
+
+
+class _Ref(msgspec.Struct, frozen=True):
+    type: str
+    name: str | None = None
+    uri: str | None = None
+
+
+class _CompleteParams(_Params, frozen=True, kw_only=True):
+    ref: _Ref
+    argument: dict[str, Any]
+    context: dict[str, Any] | UnsetType = UNSET
 
 
 @final
 class CallRequest:
     """A request that is a call in flight: what its connection cancels."""
 
-    __slots__ = ("_connection", "_modern", "_request_id", "flight")
+    __slots__ = ("_connection", "_method", "_modern", "_name", "_outcome", "_request_id", "_stateless", "flight")
 
-    def __init__(self, connection: Connection, request_id: RequestId, *, modern: bool) -> None:
+    def __init__(self, connection: Connection, request: Request, name: str, *, modern: bool) -> None:
         self.flight: Flight | None = None
         self._connection = connection
-        self._request_id = request_id
+        self._method = request.method
+        self._name = name
         self._modern = modern
+        self._request_id: RequestId | None = request.number
+        self._stateless: StatelessHost | None = None
+        self._outcome: Outcome | None = None
 
     def cancel(self) -> None:
         """Cancels the call, at its server too."""
         if self.flight is not None:
             self.flight.cancel()
 
+    def caller(self, meta: dict[str, Any]) -> HandshakeHost | StatelessHost | None:
+        """Who answers what the call's server asks; None where nobody can."""
+        if not self._modern:
+            return HandshakeHost(self._connection) if self._connection.host.capabilities else None
+        capabilities = meta.get(CAPABILITIES)
+        if not isinstance(capabilities, dict) or not capabilities:
+            return None
+        self._stateless = StatelessHost(capabilities, self)
+        return self._stateless
+
     def answer(self, outcome: Outcome) -> None:
-        """Answers the request with what came of the call."""
+        """Answers the request with what came of the call; where none waits, the next one that asks for it."""
+        self._connection.context.callers.pop(outcome.call.id, None)
+        if self._request_id is None:
+            self._outcome = outcome
+            return
+        self._connection.settle(self._request_id, self._line(self._request_id, outcome))
+
+    def require(self, result: msgspec.Raw, state: str) -> bool:
+        """Answers the request with what input is required, and waits for the request that brings it."""
+        connection, request_id = self._connection, self._request_id
+        if request_id is None:
+            return False
+        if len(connection.parked) >= _MOST_PARKED:
+            connection.parked.pop(next(iter(connection.parked))).cancel()
+        self._request_id = None
+        connection.parked[state] = self
+        connection.settle(request_id, protocol.answer(request_id, result))
+        return True
+
+    def resume(self, request: Request, name: str, responses: dict[str, Any]) -> None:
+        """Goes on with the input that a further request brings.
+
+        Raises:
+            ClientError: ``invalid_params``: it asks for something else than the call that waits.
+        """
+        if request.method != self._method or name != self._name or self._stateless is None:
+            raise ClientError("invalid_params", "This requestState is another request's; send it with that one.")
+        self._connection.parked.pop(self._stateless.state or "", None)
+        request_id = self._request_id = request.number
+        self._connection.running[request_id] = self
+        if self._outcome is not None:
+            self.answer(self._outcome)
+        else:
+            self._stateless.take(responses)
+
+    def _line(self, request_id: RequestId, outcome: Outcome) -> bytes:
         error = outcome.error
         if error is None:
-            line = protocol.answer(self._request_id, fit("tools/call", outcome.result, modern=self._modern))
-        elif error.kind in UNKNOWN_TO_HOSTS:
-            line = protocol.failure(self._request_id, error)
-        else:
+            return protocol.answer(request_id, fit(self._method, outcome.result, modern=self._modern))
+        if self._method == "tools/call" and error.kind not in UNKNOWN_TO_HOSTS:
             failed = msgspec.Raw(msgspec.json.encode(failed_result(error)))
-            line = protocol.answer(self._request_id, fit("tools/call", failed, modern=self._modern))
-        self._connection.settle(self._request_id, line)
+            return protocol.answer(request_id, fit(self._method, failed, modern=self._modern))
+        return protocol.error_answer(request_id, self._code(error), error.message, self._data(error))
+
+    def _code(self, error: ClientError) -> int:
+        """The server's own code of an error, if it is the server's; a resource that is unknown has an old one too."""
+        own = error.data.get("error")
+        if error.kind == "server_error" and self._method != "tools/call" and isinstance(own, dict):
+            code = own.get("code")
+            return code if isinstance(code, int) else error.code
+        if error.kind == "unknown_tool" and self._method == "resources/read" and not self._modern:
+            return _NOT_FOUND
+        return error.code
+
+    def _data(self, error: ClientError) -> dict[str, Any]:
+        data = error.to_data()
+        return {**data, "uri": self._name.partition(":")[2]} if self._method == "resources/read" else data
 
 
 def call_tool(connection: Connection, request: Request) -> None:
@@ -67,26 +153,76 @@ def call_tool(connection: Connection, request: Request) -> None:
         ClientError: ``invalid_params``.
         Refused: The host's protocol version is not spoken here.
     """
-    request_id = request.number
     params = protocol.decode_params(request.params, _CallParams)
+    _start(connection, request, params, "tools/call", params.name, params.arguments or {})
+
+
+def get_prompt(connection: Connection, request: Request) -> None:
+    """Starts a prompts/get; as `call_tool`."""
+    params = protocol.decode_params(request.params, _CallParams)
+    _start(connection, request, params, "prompts/get", f"prompt:{params.name}", params.arguments or {})
+
+
+def read_resource(connection: Connection, request: Request) -> None:
+    """Starts a resources/read; as `call_tool`."""
+    params = protocol.decode_params(request.params, _ReadParams)
+    _start(connection, request, params, "resources/read", f"resource:{params.uri}", {})
+
+
+def complete(connection: Connection, request: Request) -> None:
+    """Starts a completion/complete; as `call_tool`."""
+    params = protocol.decode_params(request.params, _CompleteParams)
+    ref = params.ref
+    if ref.type == "ref/prompt" and ref.name is not None:
+        name = f"prompt:{ref.name}"
+    elif ref.type == "ref/resource" and ref.uri is not None:
+        name = f"resource:{ref.uri}"
+    else:
+        raise ClientError("invalid_params", "ref is a ref/prompt with a name, or a ref/resource with a uri.")
+    arguments: dict[str, Any] = {"argument": params.argument}
+    if not isinstance(params.context, UnsetType):
+        arguments["context"] = params.context
+    _start(connection, request, params, "completion/complete", name, arguments)
+
+
+def _start(
+    connection: Connection, request: Request, params: _Params, method: Method, name: str, arguments: dict[str, Any]
+) -> None:
     context = connection.context
     meta = params.meta or {}
     token = meta.pop("progressToken", None)
-    in_flight = CallRequest(connection, request_id, modern=bool(meta) and is_modern(meta))
+    modern = bool(meta) and is_modern(meta)
+    if not isinstance(params.requestState, UnsetType) and modern:
+        _parked(connection, params.requestState).resume(request, name, params.inputResponses)
+        return
+    in_flight = CallRequest(connection, request, name, modern=modern)
     call = Call(
         id=context.gate.new_call_id(),
-        name=params.name,
-        arguments=params.arguments or {},
+        name=name,
+        arguments=arguments,
         principal=connection.principal,
         meta=meta,
+        method=method,
     )
-    connection.running[request_id] = in_flight
+    caller = in_flight.caller(meta)
+    if caller is not None:
+        context.callers[call.id] = caller
+    connection.running[request.number] = in_flight
     in_flight.flight = start(
         call,
         context,
         in_flight.answer,
         on_progress=None if token is None else partial(forward, connection, token),
     )
+
+
+def _parked(connection: Connection, state: str) -> CallRequest:
+    found = connection.parked.get(state)
+    if not isinstance(found, CallRequest):
+        raise ClientError(
+            "invalid_params", "No call waits for input under this requestState; make the request again without it."
+        )
+    return found
 
 
 def failed_result(error: ClientError) -> dict[str, Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+import msgspec
+
 from conduit_daemon.config import Config, ToolsetConfig, matcher
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.pipeline.resolve import unknown_tool
+from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.protocol import Request
 
 __all__ = ["check", "named_toolset", "selector"]
 
@@ -34,13 +38,31 @@ def named_toolset(config: Config, name: str) -> ToolsetConfig:
     return found
 
 
-def check(gate: Gate, config: Config, toolset: str, name: str) -> None:
-    """Lets a tool's exposed name pass if `toolset` selects the tool, or if no tool has it.
+class _Ref(msgspec.Struct):
+    name: str = ""
+    uri: str = ""
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    uri: str = ""
+    ref: _Ref = msgspec.field(default_factory=_Ref)
+
+
+def check(gate: Gate, config: Config, toolset: str, request: Request) -> None:
+    """Lets a request to a server pass if `toolset` selects what it names, or if nothing has that name.
 
     Raises:
         ClientError: ``unknown_tool``, as for a name that nothing has; ``invalid_params``: no such toolset is left.
     """
     catalogue = gate.catalogue.current
-    entry = catalogue.resolve(name)
+    params = protocol.decode_params(request.params, _Named)
+    if request.method == "tools/call":
+        name, entry = params.name, catalogue.resolve(params.name)
+    else:
+        uri = params.uri or params.ref.uri
+        name = uri or params.name or params.ref.name
+        offer = catalogue.offers.resolve(f"resource:{name}" if uri else f"prompt:{name}")
+        entry = None if offer is None else offer.entry
     if entry is not None and not selector(named_toolset(config, toolset))(entry):
         raise unknown_tool(name, catalogue)

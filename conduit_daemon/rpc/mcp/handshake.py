@@ -17,7 +17,12 @@ _INSTRUCTIONS: Final = (
     "Tools of many MCP servers, named server__tool. Calls are governed by the operator's policy: "
     "a denied call says why and what to do."
 )
-_CAPABILITIES: Final[dict[str, Any]] = {"tools": {"listChanged": True}}
+_CAPABILITIES: Final[dict[str, Any]] = {
+    "tools": {"listChanged": True},
+    "resources": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+}
 _LATEST: Final = HANDSHAKE_VERSIONS[-1]
 
 

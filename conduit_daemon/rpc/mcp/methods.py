@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable
+from typing import Final, final
 
 import msgspec
 
@@ -15,14 +16,22 @@ from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
 from conduit_daemon.rpc.mcp import confinement
-from conduit_daemon.rpc.mcp.calls import call_tool
+from conduit_daemon.rpc.mcp.calls import call_tool, complete, get_prompt, read_resource
 from conduit_daemon.rpc.mcp.eras import fit, is_modern, meta_of
 from conduit_daemon.rpc.mcp.handshake import discover, initialize, set_level
+from conduit_daemon.rpc.mcp.offers import LISTS, list_offers
 from conduit_daemon.rpc.mcp.subscriptions import listen
 from conduit_daemon.rpc.params import UseParams
 from conduit_daemon.rpc.protocol import Request
 
 __all__ = ["McpMethods"]
+
+_STARTERS: Final[dict[str, Callable[[Connection, Request], None]]] = {
+    "tools/call": call_tool,
+    "prompts/get": get_prompt,
+    "resources/read": read_resource,
+    "completion/complete": complete,
+}
 
 
 @final
@@ -49,6 +58,7 @@ class McpMethods:
             "ping": self._ping,
             "server/discover": self._discover,
             "tools/list": self._list_tools,
+            **dict.fromkeys(LISTS, self._list_offers),
         }
         return {
             **{method: _fitted(handler) for method, handler in fitted.items()},
@@ -56,17 +66,20 @@ class McpMethods:
             "subscriptions/listen": self._listen,
         }
 
-    def start(self, connection: Connection, request: Request) -> None:
-        """Starts a tools/call.
+    def start(self, connection: Connection, request: Request) -> bool:
+        """Starts a request that goes to a server, if it is one.
 
         Raises:
             ClientError: It is refused.
             Refused: The host's protocol version is not spoken here.
         """
+        starter = _STARTERS.get(request.method)
+        if starter is None:
+            return False
         if connection.host.toolset is not None:
-            name = protocol.decode_params(request.params, _Named).name
-            confinement.check(self._gate, self._config.current, connection.host.toolset, name)
-        call_tool(connection, request)
+            confinement.check(self._gate, self._config.current, connection.host.toolset, request)
+        starter(connection, request)
+        return True
 
     async def _ping(self, connection: Connection, request: Request) -> object:
         return {}
@@ -94,15 +107,18 @@ class McpMethods:
         catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
         return adapters.plain_listing(self._confined(connection, catalogue.offered))
 
+    async def _list_offers(self, connection: Connection, request: Request) -> object:
+        confined = connection.host.toolset
+        selects = None
+        if confined is not None:
+            selects = confinement.selector(confinement.named_toolset(self._config.current, confined))
+        return await list_offers(self._gate.catalogue, request.method, selects)
+
     def _confined(self, connection: Connection, offered: ToolSet) -> ToolSet:
         if connection.host.toolset is None:
             return offered
         named = confinement.named_toolset(self._config.current, connection.host.toolset)
         return adapters.choose(offered, named=named)
-
-
-class _Named(msgspec.Struct):
-    name: str
 
 
 def _fitted(handler: Handler) -> Handler:

@@ -73,8 +73,7 @@ class Methods:
             Refused: There is no such method, or it is of a protocol version that is not spoken here.
         """
         method = request.method
-        if method == "tools/call":
-            self._mcp.start(connection, request)
+        if self._mcp.start(connection, request):
             return None
         handler = self._handlers.get(method)
         if handler is not None:

@@ -1,0 +1,130 @@
+"""A server's question, put to the host that made the call, in the way of the host's era.
+
+A host of the older era is sent a request and answers it. A newer one gets a result that says which input is
+required; it makes its request again with the input, and with the state by which the call that waits is found.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Protocol, final
+
+import msgspec
+import trio
+
+from conduit_daemon.clients.host import Declined, Question
+from conduit_daemon.rpc.connection import Connection
+
+__all__ = ["Exchange", "HandshakeHost", "StatelessHost"]
+
+
+@final
+class HandshakeHost:
+    """A host of the older era, as a server's caller.
+
+    Args:
+        connection: Its connection.
+    """
+
+    __slots__ = ("_connection", "capabilities")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.capabilities = connection.host.capabilities
+
+    async def answer(self, question: Question) -> dict[str, Any]:
+        """The host's answer.
+
+        Raises:
+            Declined: It answered with an error, or with what is no object.
+        """
+        answer = await self._connection.ask(question.method, question.params)
+        if answer.error is not None:
+            raise Declined(f"The host refused: {answer.error.get('message', 'no reason given')}", _code(answer.error))
+        if not isinstance(answer.result, dict):
+            raise Declined("The host's answer is no object.")
+        return answer.result
+
+
+class Exchange(Protocol):
+    """The request through which a host of the newer era can be asked at the moment."""
+
+    def require(self, result: msgspec.Raw, state: str) -> bool:
+        """Answers the request with what input is required; False where no request waits for an answer."""
+
+
+class _Open(msgspec.Struct):
+    question: Question
+    answered: trio.Event
+    asked: bool = False
+    answer: dict[str, Any] | None = None
+
+
+@final
+class StatelessHost:
+    """A host of the newer era, as a server's caller: of one call.
+
+    Args:
+        capabilities: What its request says it can do.
+        exchange: The request.
+
+    Attributes:
+        state: The ``requestState`` by which the call is found again; None before it first asked.
+    """
+
+    __slots__ = ("_count", "_exchange", "_open", "capabilities", "state")
+
+    def __init__(self, capabilities: dict[str, Any], exchange: Exchange) -> None:
+        self.capabilities = capabilities
+        self.state: str | None = None
+        self._exchange = exchange
+        self._open: dict[str, _Open] = {}
+        self._count = 0
+
+    async def answer(self, question: Question) -> dict[str, Any]:
+        """The host's answer, which comes with its next request.
+
+        Raises:
+            Declined: It answered with what is no object.
+        """
+        self._count += 1
+        key = f"input_{self._count}"
+        waiting = self._open[key] = _Open(question, trio.Event())
+        try:
+            await trio.lowlevel.checkpoint()  # whatever else is asked at the same time goes along
+            if not waiting.asked:
+                self.ask()
+            await waiting.answered.wait()
+        finally:
+            del self._open[key]
+        assert waiting.answer is not None  # noqa: S101 - set before the event
+        return waiting.answer
+
+    def ask(self) -> None:
+        """Tells the host which input is required; what it has not answered is asked again."""
+        if self.state is None:
+            self.state = secrets.token_urlsafe(16)
+        wanted = {
+            key: {"method": waiting.question.method, "params": waiting.question.params}
+            for key, waiting in self._open.items()
+            if waiting.answer is None
+        }
+        result = {"resultType": "input_required", "inputRequests": wanted, "requestState": self.state}
+        if self._exchange.require(msgspec.Raw(msgspec.json.encode(result)), self.state):
+            for key in wanted:
+                self._open[key].asked = True
+
+    def take(self, responses: dict[str, Any]) -> None:
+        """Takes the input that came with a request; where some of it is missing, that is asked for again."""
+        for key, waiting in list(self._open.items()):
+            response = responses.get(key)
+            if waiting.answer is None and isinstance(response, dict):
+                waiting.answer = response
+                waiting.answered.set()
+        if any(waiting.answer is None for waiting in self._open.values()):
+            self.ask()
+
+
+def _code(error: dict[str, Any]) -> int:
+    code = error.get("code")
+    return code if isinstance(code, int) and not isinstance(code, bool) else -1
