@@ -173,9 +173,8 @@ def test_a_host_that_leaves_or_cancels_ends_the_call_that_waits_for_it(served: A
         request_id = rpc.send("tools/call", params)
         assert rpc.receive()["method"] == "elicitation/create"
         rpc.notify("notifications/cancelled", {"requestId": request_id})
-        assert rpc.result("ping") == {}
         served.wait_until(lambda: served.status()["calls"]["in_flight"] == 0)
-        assert [note["method"] for note in rpc.notifications] == ["notifications/cancelled"]
+        assert rpc.receive()["method"] == "notifications/cancelled"  # of the question
         rpc.send("tools/call", params)
         assert rpc.receive()["method"] == "elicitation/create"
     else:
