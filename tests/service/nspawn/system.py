@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import re
+import shutil
 import signal
 import threading
 import time
@@ -36,12 +37,14 @@ args = ["{FAKE}", "hang"]
 command = "mcp-server-git"
 args = ["--repository", "/var/lib/conduit/repository"]
 
+[policy]
+default = "allow"
+"""
+
+NODE_TABLE = """
 [servers.node]
 command = "node"
 args = ["/var/lib/conduit/server.js"]
-
-[policy]
-default = "allow"
 """
 
 NODE = """
@@ -82,6 +85,10 @@ def connects_as(user: str, path: str) -> str:
 # ---- the steps, in their order
 
 
+def _config(more: str = "") -> str:
+    return CONFIG + (NODE_TABLE if shutil.which("node") else "") + more
+
+
 def readme() -> dict[str, Any]:
     text = Path("/src/systemd/README.md").read_text()
     commands = text.partition("```sh\n")[2].partition("```")[0].strip().splitlines()
@@ -97,7 +104,7 @@ def readme() -> dict[str, Any]:
 
 
 def ready() -> dict[str, Any]:
-    Path("/etc/conduit/conduit.toml").write_text(CONFIG)
+    Path("/etc/conduit/conduit.toml").write_text(_config())
     Path("/etc/conduit/database").write_text(SECRET)
     os.chmod("/etc/conduit/database", 0o600)
     folder = Path("/etc/systemd/system/conduit.service.d")
@@ -145,20 +152,22 @@ def called() -> dict[str, Any]:
 
 
 def status_line() -> dict[str, Any]:
-    until(lambda: state("git") == "ready" and state("node") == "ready")
-    idle = until(lambda: (text := show("StatusText")["StatusText"]).startswith("3 of 4") and text)
+    wanted = [name for name in ask("conduit/status")["servers"] if name != "slow"]
+    until(lambda: all(state(name) == "ready" for name in wanted))
+    ready = f"{len(wanted)} of {len(wanted) + 1} servers ready"
+    idle = until(lambda: (text := show("StatusText")["StatusText"]).startswith(ready) and text)
     connection = Rpc()
     connection.send("tools/call", name="files__sleep", arguments={"seconds": 4})
     call("files__add", a=1, b=1)  # the line is looked at when a call has ended
     busy = until(lambda: (text := show("StatusText")["StatusText"]).endswith("1 call running") and text, 4)
     connection.close()
-    return {"idle": idle, "busy": busy}
+    return {"ready": ready, "idle": idle, "busy": busy}
 
 
 def real_servers() -> dict[str, Any]:
     return {
         "git": call("git__git_status", repo_path="/var/lib/conduit/repository"),
-        "node": call("node__machine"),
+        "node": call("node__machine") if shutil.which("node") else None,
         "privileges": re.findall(
             r"(?:NoNewPrivs|Seccomp|CapBnd):\s*(\w+)", Path(f"/proc/{main_pid()}/status").read_text()
         ),
@@ -191,13 +200,13 @@ def credentials() -> dict[str, Any]:
 def reload() -> dict[str, Any]:
     before = main_pid(), ask("conduit/status")["servers"]["files"]["pid"]
     path = Path("/etc/conduit/conduit.toml")
-    path.write_text(CONFIG + f'\n[servers.second]\ncommand = "{PYTHON}"\nargs = ["{FAKE}"]\n')
+    path.write_text(_config(f'\n[servers.second]\ncommand = "{PYTHON}"\nargs = ["{FAKE}"]\n'))
     run("systemctl", "reload", "conduit")
     until(lambda: "second" in ask("conduit/status")["servers"] and state("second") == "ready")
-    path.write_text(CONFIG + "\nservers = 5\n")
+    path.write_text(_config("\nservers = 5\n"))
     run("systemctl", "reload", "conduit")
     rejected = until(lambda: _logged("config.rejected"))
-    path.write_text(CONFIG)
+    path.write_text(_config())
     run("systemctl", "reload", "conduit")
     until(lambda: "second" not in ask("conduit/status")["servers"])
     until(lambda: show("ActiveState")["ActiveState"] == "active")
