@@ -206,15 +206,21 @@ class RunningCall:
         Raises:
             Declined: The host does not answer, or the call has ended.
         """
+        answer: dict[str, Any] | None = None
+        declined = Declined("The call about which this is asked has ended.")
         async with trio.open_nursery() as nursery:
             self._questions.add(nursery.cancel_scope)
             nursery.start_soon(self._stay_awake)
             try:
-                return await self._context.host.answer(question)
+                answer = await self._context.host.answer(question)
+            except Declined as error:
+                declined = error
             finally:
                 self._questions.discard(nursery.cancel_scope)
-                nursery.cancel_scope.cancel()
-        raise Declined("The call about which this is asked has ended.")
+            nursery.cancel_scope.cancel()
+        if answer is None:
+            raise declined
+        return answer
 
     async def _stay_awake(self) -> None:
         while self.pending is not None:

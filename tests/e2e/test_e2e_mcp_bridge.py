@@ -56,10 +56,12 @@ class Bridge:
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         request_id = self.send(method, params)
-        message = self.receive()
-        assert message is not None
-        assert message["id"] == request_id, message
-        return message
+        while True:
+            message = self.receive()
+            assert message is not None
+            if message.get("id") == request_id:
+                return message
+            assert message["method"].endswith("/list_changed"), message
 
     def shake(self) -> None:
         assert self.ask("initialize", SHAKE)["result"]["serverInfo"]["name"] == "conduit"
@@ -134,14 +136,13 @@ def test_a_host_of_the_older_era_outlives_the_daemon(start: Any, fake_server: An
     assert answer["error"]["data"]["outcome"] == "outcome_unknown"
     meanwhile = host.send("tools/list")
     restart(daemon, number)
-    seen = [host.receive(), host.receive()]
-    assert {message.get("id", message.get("method")) for message in seen} == {
-        meanwhile,
-        "notifications/tools/list_changed",
-    }
+    told: set[str] = set()
+    while (message := host.receive()).get("id") != meanwhile:
+        told.add(message["method"])
     daemon.wait_ready("a")
     while not host.lines.empty():  # the new daemon announces its servers' tools, since it knows of the handshake
-        assert host.receive()["method"].endswith("list_changed")
+        told.add(host.receive()["method"])
+    assert told >= {f"notifications/{what}/list_changed" for what in ("tools", "resources", "prompts")}
     assert host.echo("after") == "after"
     assert host.close() == 0
 
@@ -169,7 +170,7 @@ def test_a_confined_host_stays_confined_and_a_wrong_name_is_said(start: Any, fak
     host.shake()
     assert [tool["name"] for tool in host.ask("tools/list")["result"]["tools"]] == ["b__echo"]
     restart(daemon)
-    assert host.receive()["method"] == "notifications/tools/list_changed"
+    assert host.receive()["method"].endswith("/list_changed")
     daemon.wait_ready("a", "b")
     while not host.lines.empty():
         host.receive()
