@@ -27,6 +27,7 @@ from conduit_daemon.cli import (
     run_daemon,
     schema,
     servers,
+    top,
     use,
 )
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
@@ -46,6 +47,7 @@ _VERBS: tuple[Callable[..., int], ...] = (
     check.check,
     init.init,
     look.status,
+    top.top,
     use.tools,
     use.call,
     use.execute,

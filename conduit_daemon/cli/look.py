@@ -12,7 +12,7 @@ from conduit_daemon.cli.exits import DONE
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-__all__ = ["explain", "print_status", "print_tree", "status", "tree"]
+__all__ = ["branch", "explain", "print_status", "print_tree", "status", "tree"]
 
 
 def status(*, json: bool = False, where: Where = HERE) -> int:
@@ -89,7 +89,7 @@ def print_status(found: Status) -> None:
 
 def print_tree(root: TreeNode) -> None:
     """Prints a supervision tree for people."""
-    output.console().print(_branch(root))
+    output.console().print(branch(root))
 
 
 def _moments(timeline: list[TimelineEntry]) -> list[tuple[str, ...]]:
@@ -115,18 +115,15 @@ def _row(name: str, server: ServerStatus) -> tuple[str, ...]:
         str(server.tools),
         str(server.calls),
         str(server.errors),
-        _milliseconds(server.p50_ms),
-        _milliseconds(server.p99_ms),
+        output.milliseconds(server.p50_ms),
+        output.milliseconds(server.p99_ms),
         str(server.restarts),
         " ".join(note for note in notes if note),
     )
 
 
-def _milliseconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
-
-
-def _branch(node: TreeNode) -> Tree:
+def branch(node: TreeNode) -> Tree:
+    """A process and all below it, to be printed by rich."""
     from rich.text import Text  # noqa: PLC0415 - programs that ask for JSON do not wait for it
     from rich.tree import Tree  # noqa: PLC0415
 
@@ -143,5 +140,5 @@ def _branch(node: TreeNode) -> Tree:
     label.append(" ").append(output.styled(node.state)).append(f"  {', '.join(facts)}", style="dim")
     made = Tree(label, guide_style="dim")
     for child in node.children:
-        made.children.append(_branch(child))
+        made.children.append(branch(child))
     return made

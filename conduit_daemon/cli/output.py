@@ -26,6 +26,7 @@ __all__ = [
     "console",
     "duration",
     "first_line",
+    "milliseconds",
     "print_error",
     "print_json",
     "print_text",
@@ -135,6 +136,11 @@ def duration(seconds: float | None) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part} {lesser}"
     return f"{whole} s"
+
+
+def milliseconds(value: float | None) -> str:
+    """``1.2 ms``; nothing for None."""
+    return "" if value is None else f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
 
 
 def clock(moment: float) -> str:

@@ -1,0 +1,146 @@
+"""What `conduit top` shows, for people: a line on the daemon, a row a server, the tree as far as there is room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from conduit_daemon.agent import TreeNode
+from conduit_daemon.cli import output
+from conduit_daemon.cli.look import branch
+from conduit_daemon.cli.top_sample import Sample, ServerSample
+
+__all__ = ["TopView"]
+
+_COLUMNS: Final = {
+    "server": 0,
+    "state": 0,
+    "calls/s": 0,
+    "running": 0,
+    "calls": 110,
+    "errors": 110,
+    "p50": 110,
+    "p99": 70,
+    "restarts": 70,
+    "tools": 130,
+    "notes": 70,
+}
+"""The columns, and how wide a terminal must be to have them."""
+_LEFT: Final = frozenset({"server", "state", "notes"})
+_WELL: Final = frozenset({"ready", "idle", "stopped"})
+_AROUND: Final = 4
+"""Lines that are no server's row: the daemon's, the columns' names, the blank ones."""
+_SIBLINGS: Final = 6
+"""Children of one kind that are shown one by one, as connections may be hundreds."""
+
+
+class TopView:
+    """A picture of a sample, made to the size of the terminal.
+
+    Args:
+        sample: What to show.
+        trouble: A sentence in place of the daemon's line, where it does not answer now.
+    """
+
+    def __init__(self, sample: Sample, trouble: str | None = None) -> None:
+        self._sample = sample
+        self._trouble = trouble
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_height - _AROUND if options.is_terminal else 1_000_000
+        sample = self._sample
+        yield (
+            _line(_daemon(sample))
+            if self._trouble is None
+            else _line(Text(output.safe(self._trouble), style="bold red"))
+        )
+        yield Text()
+        yield _servers(sample, max(1, room), options.max_width)
+        if len(sample.servers) < room:
+            yield Text()
+            yield _tree(sample)
+
+
+def _line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _daemon(sample: Sample) -> Text:
+    line = Text.assemble(f"conduit {output.safe(sample.version)}  ", output.styled(sample.health))
+    facts = [
+        f"up {output.duration(sample.uptime)}",
+        f"pid {sample.pid}",
+        f"{_per_second(sample.calls_per_second)} calls/s",
+        f"{sample.running} running",
+        f"{output.amount(sample.calls, 'call')}",
+        f"{sample.errors} failed",
+        output.amount(sample.connections, "connection"),
+    ]
+    line.append("  " + "  ".join(facts))
+    if sample.approvals:
+        line.append(f"  {output.amount(sample.approvals, 'call')} waiting for approval", style="bold yellow")
+    return line
+
+
+def _servers(sample: Sample, room: int, width: int) -> Group | Text:
+    if not sample.servers:
+        return Text("No servers are configured.")
+    rows = list(sample.servers.items())
+    if len(rows) > room:  # first what needs a look, then what does the most
+        rows.sort(key=lambda row: (row[1].state in _WELL, -(row[1].calls_per_second or 0), -row[1].running))
+    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    wanted = [place for place, least in enumerate(_COLUMNS.values()) if width >= least]
+    for name in (list(_COLUMNS)[place] for place in wanted):
+        made.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=True, overflow="ellipsis")
+    shown = rows if len(rows) <= room else rows[: max(1, room - 1)]
+    for name, server in shown:
+        cells = _row(name, server)
+        made.add_row(*(output.styled(cells[place]) for place in wanted))
+    rest = len(rows) - len(shown)
+    return Group(made, Text(f"and {output.amount(rest, 'server')} more", style="dim")) if rest else Group(made)
+
+
+def _row(name: str, server: ServerSample) -> tuple[str, ...]:
+    notes = [output.sentence(server.reason).partition("\n")[0]]
+    if server.retry_in is not None:
+        notes.insert(0, f"Next attempt in {output.duration(server.retry_in)}.")
+    if server.circuit not in {None, "closed"}:
+        notes.insert(0, f"The circuit is {server.circuit}.")
+    return (
+        name,
+        server.state,
+        _per_second(server.calls_per_second),
+        str(server.running),
+        str(server.calls),
+        str(server.errors),
+        output.milliseconds(server.p50_ms),
+        output.milliseconds(server.p99_ms),
+        str(server.restarts),
+        str(server.tools),
+        " ".join(note for note in notes if note),
+    )
+
+
+def _tree(sample: Sample) -> Group | Text:
+    if sample.tree is None:
+        return Text(f"The tree cannot be shown: {output.safe(sample.tree_missing or '')}", style="dim")
+    return Group(branch(_folded(sample.tree)))
+
+
+def _folded(node: TreeNode) -> TreeNode:
+    """The tree with long rows of siblings made short; what does not run stays."""
+    children = [_folded(child) for child in node.children]
+    if len(children) > _SIBLINGS and all(not child.children for child in children):
+        shown = [child for place, child in enumerate(children) if place < _SIBLINGS or child.state != "running"]
+        rest = len(children) - len(shown)
+        children = [*shown, TreeNode(id=f"and {rest} more", kind="folded", state="running")] if rest else children
+    return msgspec.structs.replace(node, children=children)
+
+
+def _per_second(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
