@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import supervisors
 from conduit_daemon.adapters.execution import Executed, ExecuteOptions, Structured, execute
-from conduit_daemon.adapters.listing import Api, Listing, ListingOptions, Provider, plain_listing, render
+from conduit_daemon.adapters.listing import Api, Listing, ListingOptions, Provider, list_tools, render
 from conduit_daemon.adapters.selection import choose
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
@@ -32,7 +32,7 @@ __all__ = [
     "choose",
     "execute",
     "execute_tool_calls",
-    "plain_listing",
+    "list_tools",
     "render",
     "tools",
     "toolset",
@@ -86,10 +86,7 @@ async def tools(hub_or_client: Source, provider: Provider, **options: Any) -> Li
     found = await toolset(hub_or_client, **own)
     gate, _ = await _resolve(hub_or_client)
     gate.remember(found)
-    listed = render(found, ListingOptions(provider=provider, **options))
-    for name, reason in listed.fallbacks.items():
-        gate.bus.emit("adapter.strict_fallback", level="debug", tool=name, reason=reason)
-    return listed
+    return await list_tools(found, ListingOptions(provider=provider, **options), gate.bus)
 
 
 async def execute_tool_calls(

@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import msgspec
+import trio
 
 from conduit_daemon.adapters import anthropic, gemini, openai, plain
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Dropped
+from conduit_daemon.telemetry.events import EventBus
 
-__all__ = ["Api", "Listing", "ListingOptions", "Provider", "plain_listing", "render"]
+__all__ = ["Api", "Listing", "ListingOptions", "Provider", "list_tools", "render"]
 
 Provider = Literal["anthropic", "openai", "gemini"]
 Api = Literal["chat", "responses"]
 
 _OPENAI_TAKES: Final = 128
+_AT_ONCE: Final = 100  # so many convert in a few milliseconds
 
 
 class ListingOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +50,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         fallbacks: By exposed name, why a tool is sent non-strict (OpenAI).
         dropped: What this provider cannot take, and why.
         warnings: Sentences on what the provider may refuse.
+        encoded: `tools` as JSON.
     """
 
     tools: list[dict[str, Any]]
@@ -55,6 +59,35 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     fallbacks: dict[str, str] = {}
     dropped: tuple[Dropped, ...] = ()
     warnings: tuple[str, ...] = ()
+    encoded: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+async def list_tools(toolset: ToolSet, options: ListingOptions, bus: EventBus) -> Listing:
+    """`render` for the event loop: many tools are converted in a thread, once for all who ask meanwhile.
+
+    Args:
+        toolset: What to list.
+        options: How.
+        bus: Told of each tool that has no strict form, when it is converted.
+
+    Raises:
+        ClientError: As `render`.
+        StrictSchemaError: As `render`.
+    """
+    _check(options)
+    key = _key(options)
+    if toolset.has_derived(key):
+        return render(toolset, options)
+    async with toolset.derived(("converting", key), trio.Lock):
+        if toolset.has_derived(key):
+            return render(toolset, options)
+        if len(toolset) > _AT_ONCE:
+            listed = await trio.to_thread.run_sync(_convert, toolset, options)
+        else:
+            listed = _convert(toolset, options)
+        for name, reason in listed.fallbacks.items():
+            bus.emit("adapter.strict_fallback", level="debug", tool=name, reason=reason)
+        return toolset.derived(key, lambda: listed)
 
 
 def render(toolset: ToolSet, options: ListingOptions) -> Listing:
@@ -64,12 +97,27 @@ def render(toolset: ToolSet, options: ListingOptions) -> Listing:
         ClientError: ``invalid_params``: OpenAI without an api, or a negative length.
         StrictSchemaError: `strict` is True and a tool has no strict form.
     """
+    _check(options)
+    return toolset.derived(_key(options), lambda: _convert(toolset, options))
+
+
+def _key(options: ListingOptions) -> bytes:
+    return msgspec.json.encode(options)
+
+
+def _check(options: ListingOptions) -> None:
     if options.max_description_chars is not None and options.max_description_chars < 0:
         raise ClientError("invalid_params", "max_description_chars cannot be negative.")
-    return toolset.derived(msgspec.json.encode(options), lambda: _convert(toolset, options))
+    if options.provider == "openai" and options.api is None:
+        raise ClientError("invalid_params", "OpenAI needs an api: 'chat' or 'responses'.")
 
 
 def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
+    listed = _converted(toolset, options)
+    return msgspec.structs.replace(listed, encoded=msgspec.Raw(msgspec.json.encode(listed.tools)))
+
+
+def _converted(toolset: ToolSet, options: ListingOptions) -> Listing:
     chars = options.max_description_chars
     match options.provider:
         case None:
@@ -84,8 +132,7 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
             tools, dropped = gemini.convert(toolset, max_description_chars=chars)
             return Listing(tools=tools, toolset=toolset, dropped=dropped)
         case "openai":
-            if options.api is None:
-                raise ClientError("invalid_params", "OpenAI needs an api: 'chat' or 'responses'.")
+            assert options.api is not None  # noqa: S101 - _check looked
             listed = openai.tools(toolset, api=options.api, strict=options.strict, max_description_chars=chars)
             warnings: tuple[str, ...] = ()
             if len(listed.tools) > _OPENAI_TAKES:
@@ -101,12 +148,3 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
                 dropped=listed.dropped,
                 warnings=warnings,
             )
-
-
-def plain_listing(toolset: ToolSet) -> msgspec.Raw:
-    """The result of MCP's own tools/list, encoded; kept with the toolset."""
-
-    def encode() -> msgspec.Raw:
-        return msgspec.Raw(msgspec.json.encode({"tools": render(toolset, ListingOptions()).tools}))
-
-    return toolset.derived("tools/list", encode)

@@ -125,6 +125,10 @@ class ToolSet(msgspec.Struct, frozen=True, dict=True):
         """The toolset of those entries for which `keep` is true, under the same names."""
         return ToolSet.of(filter(keep, self.entries), self.dropped, self.warnings)
 
+    def has_derived(self, key: Hashable) -> bool:
+        """Whether what `derived` would compute for this key is kept."""
+        return key in self.__dict__.get("_derived", ())
+
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` computes from this toolset, kept with it: the last 32 keys asked for."""
         kept: OrderedDict[Hashable, Any] = self.__dict__.setdefault("_derived", OrderedDict())

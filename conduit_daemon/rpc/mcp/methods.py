@@ -105,7 +105,9 @@ class McpMethods:
 
     async def _list_tools(self, connection: Connection, request: Request) -> object:
         catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
-        return adapters.plain_listing(self._confined(connection, catalogue.offered))
+        offered = self._confined(connection, catalogue.offered)
+        listed = await adapters.list_tools(offered, adapters.ListingOptions(), self._gate.bus)
+        return {"tools": listed.encoded}
 
     async def _list_offers(self, connection: Connection, request: Request) -> object:
         confined = connection.host.toolset

@@ -51,13 +51,13 @@ class ToolMethods:
             max_description_chars=params.max_description_chars,
         )
         try:
-            found = adapters.render(toolset, options)
+            found = await adapters.list_tools(toolset, options, self._gate.bus)
         except StrictSchemaError as error:
             raise ClientError("invalid_params", str(error)) from error
         catalogue = self._gate.catalogue.current
         return {
             "toolset": toolset.id,
-            "tools": found.tools,
+            "tools": found.encoded,
             "null_paths": found.null_paths,
             "fallbacks": found.fallbacks,
             "dropped": [*toolset.dropped, *found.dropped],
