@@ -15,9 +15,12 @@ from typing import Final, final
 import msgspec
 import trio
 
-__all__ = ["READ_SIZE", "LineSplitter", "LineWriter", "Oversized", "Queued", "WriterClosed", "WriterStalled"]
+__all__ = ["READ_SIZE", "TURN", "LineSplitter", "LineWriter", "Oversized", "Queued", "WriterClosed", "WriterStalled"]
 
 READ_SIZE: Final = 1 << 18
+TURN: Final = 64
+"""Lines that one reader takes before everybody else has a turn: a chunk may hold a hundred thousand."""
+
 _EDGE: Final = 4096
 _JOIN: Final = 64  # buffers joined into one writev; IOV_MAX is at least 1,024 on Linux, 16 by POSIX
 
@@ -66,9 +69,12 @@ class LineSplitter:
         lines: list[bytes | Oversized] = []
         pieces = chunk.split(b"\n")
         last = pieces.pop()
-        for piece in pieces:
+        for count, piece in enumerate(pieces, 1):
             self._add(piece)
             lines.append(self._finish())
+            if len(chunk) <= self._limit:  # only the first could be too long, with what came before
+                lines += pieces[count:]
+                break
         if last:
             self._add(last)
         return lines

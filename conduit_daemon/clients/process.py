@@ -14,10 +14,12 @@ import trio
 
 from conduit_daemon.config.model import ServerConfig
 
-__all__ = ["Exit", "ServerProcess", "Warden", "safe_environment"]
+__all__ = ["PIPE_SIZE", "Exit", "ServerProcess", "Warden", "safe_environment"]
 
 _SAFE: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-_PIPE_SIZE: Final = 1 << 20
+PIPE_SIZE: Final = 1 << 20
+"""Bytes that the pipe from a server holds, at most."""
+
 _GRACE: Final = 2.0
 _REAP: Final = 1.0
 
@@ -44,7 +46,7 @@ def _widen(fd: int) -> None:
     if not hasattr(fcntl, "F_SETPIPE_SZ"):
         return
     with contextlib.suppress(OSError):  # over the user's quota of pipe memory the default must do
-        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
 
 @final

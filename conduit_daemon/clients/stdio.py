@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import select
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, final
@@ -12,15 +13,25 @@ from typing import Final, final
 import trio
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
-from conduit_daemon.clients.process import Exit, ServerProcess, Warden
+from conduit_daemon.clients.process import PIPE_SIZE, Exit, ServerProcess, Warden
 from conduit_daemon.clients.stderr import ErrorOutput
 from conduit_daemon.clients.transport import Loss, Settings, Unreachable
 from conduit_daemon.errors import ClientError
-from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized, Queued, WriterClosed, WriterStalled
+from conduit_daemon.lines import (
+    READ_SIZE,
+    TURN,
+    LineSplitter,
+    LineWriter,
+    Oversized,
+    Queued,
+    WriterClosed,
+    WriterStalled,
+)
 
 __all__ = ["LineDispatcher", "StdioTransport"]
 
 _MAX_BACKLOG: Final = 8 << 20
+_LAST_ANSWERS: Final = 0.5
 _LAST_WORDS: Final = 0.05
 _EOF_WAIT: Final = 0.2
 _TAIL: Final = 5
@@ -51,6 +62,7 @@ class LineDispatcher(Dispatcher):
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._splitter = LineSplitter(max_message)
+        self._lines: deque[bytes | Oversized] = deque()
         self._writer = LineWriter(write_fd, patience=patience)
 
     def send_request(
@@ -108,16 +120,22 @@ class LineDispatcher(Dispatcher):
             await self._read()
             nursery.cancel_scope.cancel()
 
-    def drain(self) -> None:
-        """Takes in what a dead server had written before it died."""
-        while True:
+    async def drain(self) -> None:
+        """Takes in what a dead server had written before it died, while `run` may still be reading too.
+
+        That is no more than the pipe holds. A process that outlives the server may go on writing for ever.
+        """
+        await self._take_lines()
+        left = PIPE_SIZE
+        while left > 0:
             try:
                 chunk = os.read(self._read_fd, READ_SIZE)
             except (BlockingIOError, OSError):
                 return
             if not chunk:
                 return
-            self._take_chunk(chunk)
+            left -= len(chunk)
+            await self._take_chunk(chunk)
 
     async def _read(self) -> None:
         while True:
@@ -128,7 +146,7 @@ class LineDispatcher(Dispatcher):
                 continue
             if not chunk:
                 return
-            self._take_chunk(chunk)
+            await self._take_chunk(chunk)
 
     async def _write(self, scope: trio.CancelScope) -> None:
         with suppress(WriterClosed):
@@ -146,12 +164,22 @@ class LineDispatcher(Dispatcher):
         if poll.poll(0):
             self._writer.close()
 
-    def _take_chunk(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
+    async def _take_chunk(self, chunk: bytes) -> None:
+        self._lines.extend(self._splitter.feed(chunk))
+        await self._take_lines()
+
+    async def _take_lines(self) -> None:
+        """Takes what was read, in its order whichever task read it, with a turn for others now and then."""
+        taken, lines = 0, self._lines
+        while lines:
+            line = lines.popleft()
             if isinstance(line, Oversized):
                 self.take_oversized(line.head, line.tail, line.size)
             elif line:
                 self.take(line)
+            taken += 1
+            if not taken % TURN:
+                await trio.lowlevel.checkpoint()
 
     def _unavailable(self, what: str) -> ClientError:
         return ClientError(
@@ -203,7 +231,8 @@ class StdioTransport:
                 task_status.started(wire)
                 exit_ = await process.wait()
                 process.kill_group()  # a grandchild that holds the pipes must not keep the connection alive
-                wire.drain()
+                with trio.move_on_after(_LAST_ANSWERS):
+                    await wire.drain()
                 with trio.move_on_after(_LAST_WORDS):
                     await errors.ended.wait()
                 on_lost(self._exited(exit_))

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from conduit_daemon.errors import ClientError
-from conduit_daemon.lines import READ_SIZE, LineSplitter, LineWriter, Oversized, WriterClosed
+from conduit_daemon.lines import READ_SIZE, TURN, LineSplitter, LineWriter, Oversized, WriterClosed
 from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context
 from conduit_daemon.rpc import protocol
@@ -225,13 +225,15 @@ class Connection:
                 return
             if not chunk:
                 return
-            for line in self._splitter.feed(chunk):
+            for number, line in enumerate(self._splitter.feed(chunk), 1):
                 if isinstance(line, Oversized):
                     self._refuse_oversized(line.size)
                     return
                 if line and not line.isspace():
                     self._take(line)
                     await self._backpressure()
+                if not number % TURN:
+                    await trio.lowlevel.checkpoint()
             if self._splitter.pending > self._max_message:
                 self._refuse_oversized(self._splitter.pending)
                 return

@@ -155,7 +155,7 @@ async def test_progress_renews_the_silence_but_not_the_whole(autojump_clock: Moc
         got, _ = server.ask(idle=1, total=3.5, on_progress=lambda raw: seen.append(bytes(raw)))
         for _ in range(5):
             await trio.sleep(0.65)
-            server.dispatcher._take_chunk(
+            await server.dispatcher._take_chunk(
                 b'{"method":"notifications/progress","params":{"progressToken":1,"progress":1}}\n'
             )
             assert got == [] or trio.current_time() - start >= 3.5

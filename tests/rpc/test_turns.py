@@ -1,0 +1,122 @@
+"""Whoever sends very many lines at once takes nobody else's turn."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from conduit_daemon.clients.stdio import LineDispatcher
+from conduit_daemon.config import LimitsConfig
+from conduit_daemon.hub.catalogue import Catalogue
+from conduit_daemon.hub.naming import build
+from conduit_daemon.model import Principal
+from conduit_daemon.pipeline.gate import Context, Gate
+from conduit_daemon.published import Published
+from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.telemetry.events import EventBus
+
+
+class Quiet:
+    """A server's peer that takes no notice."""
+
+    def on_request(self, request_id: int | str, method: str, params: msgspec.Raw) -> None: ...
+
+    def on_notification(self, method: str, params: msgspec.Raw) -> None: ...
+
+    def on_garbage(self, line: bytes, why: str) -> None: ...
+
+
+class Turns:
+    """Counts the turns that another task has."""
+
+    count = 0
+
+    async def run(self) -> None:
+        while True:
+            self.count += 1
+            await trio.lowlevel.checkpoint()
+
+
+class NoMethods:
+    def start(self, connection: Connection, request: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "text", [b"\n", b'{"id":1,"result":{}}\n', b'{"method":"notifications/cancelled","params":{"requestId":1}}\n']
+)
+async def test_an_agents_lines(text: bytes) -> None:
+    bus = EventBus()
+    nothing, _ = build([])
+    gate = Gate(
+        catalogue=Published(Catalogue(offered=nothing, known=nothing)),
+        policy=None,
+        ports={},
+        limits=LimitsConfig(),
+        bus=bus,
+    )
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    connection = Connection(
+        theirs,
+        NoMethods(),
+        context=Context(gate),
+        principal=Principal("tester"),
+        control=False,
+        bus=bus,
+        max_message=1 << 20,
+    )
+    turns, sent = Turns(), ours.send(text * 50_000)
+    with ours:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(turns.run)
+            ours.shutdown(socket.SHUT_WR)
+            await connection.run()
+            nursery.cancel_scope.cancel()
+    assert turns.count > sent // len(text) // 100
+
+
+async def test_a_servers_lines() -> None:
+    read, write = os.pipe()
+    dispatcher, turns = LineDispatcher("fake", read, os.dup(write), Quiet(), max_message=1000), Turns()
+    try:
+        os.set_blocking(read, False)
+        sent = os.write(write, b"x\n" * 20_000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(turns.run)
+            await dispatcher.drain()
+            nursery.cancel_scope.cancel()
+        assert turns.count > sent // 200
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+async def test_what_a_dead_server_left_is_read_to_an_end_though_another_process_goes_on_writing() -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    dispatcher, over = LineDispatcher("fake", read, os.dup(write), Quiet(), max_message=1000), threading.Event()
+
+    def flood() -> None:
+        while not over.is_set():
+            os.write(write, b"{}\n" * 1000)
+
+    writer = threading.Thread(target=flood)
+    writer.start()
+    try:
+        with trio.fail_after(10):
+            await dispatcher.drain()
+    finally:
+        over.set()
+        os.set_blocking(read, True)
+        while writer.is_alive():
+            os.read(read, 1 << 16)
+        writer.join()
+        os.close(read)
+        os.close(write)
