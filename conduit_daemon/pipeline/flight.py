@@ -400,6 +400,8 @@ class Flight:
                 port.note(outcome.duration, outcome.kind == "ok")
         gate.landed(self)
         account(outcome, self._context, None if self._consent is None else self._consent.approver)
-        self._on_outcome(outcome)
-        for place in self._held:  # last: whoever gets the slot starts before this returns
-            place.give_back()
+        try:
+            self._on_outcome(outcome)
+        finally:
+            for place in self._held:  # last: whoever gets the slot starts before this returns
+                place.give_back()

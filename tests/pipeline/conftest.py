@@ -118,6 +118,12 @@ class Pipeline:
 
 
 @pytest.fixture
+def pipeline_class() -> type[Pipeline]:
+    """For tests that run the event loop themselves."""
+    return Pipeline
+
+
+@pytest.fixture
 async def pipeline(nursery: trio.Nursery) -> Callable[..., Pipeline]:
     """Makes pipelines, whose timers and background work run until the test ends."""
 

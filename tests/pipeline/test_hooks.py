@@ -167,6 +167,22 @@ async def test_what_after_hooks_may_change(pipeline: Make) -> None:
     assert made.context.taint == frozenset()
 
 
+async def test_whoever_fails_at_an_outcome_keeps_no_slot(pipeline: Make) -> None:
+    made = pipeline(ALLOW, TOOLS)
+    calls: list[Outcome] = []
+
+    def broken(outcome: Outcome) -> None:
+        calls.append(outcome)
+        raise RuntimeError("cannot take it")
+
+    made.gate.slots.resize(1)
+    start(made.call(arguments={"to": 7}), made.context, broken)
+    assert len(calls) == 1
+    assert made.gate.slots.taken == 0
+    assert made.types().count("internal.error") == 1
+    assert (await made.run()).kind == "ok"
+
+
 @pytest.mark.parametrize("result", [b"not json", b"[]", b'{"content": ["\xff"]}', b"{}\n{}"])
 async def test_what_cannot_be_a_result_fails_its_call_alone(pipeline: Make, result: bytes) -> None:
     def broken(call: Call, outcome: Outcome) -> Outcome:

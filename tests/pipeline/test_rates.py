@@ -125,7 +125,12 @@ async def test_without_a_time_of_its_own_a_call_waits_as_long_as_silence_may_las
     for _ in range(2):
         start(made.call(timeout=100), made.context, waits.append)
     await trio.sleep(70)
-    assert [outcome.kind for outcome in waits] == ["ok", "ok"]  # the limit on waiting does not end the call itself
+    assert [outcome.kind for outcome in waits] == ["ok", "ok"]
+    made.server.delay = 15
+    start(made.call(), made.context, waits.append)
+    await trio.sleep(0)
+    made.server.delay = 200
+    assert (await made.run()).kind == "ok"  # the limit on waiting does not end the call itself
     assert made.gate.slots.taken == 0
 
 
