@@ -86,17 +86,25 @@ def inspected(outcome: Outcome, entry: Entry, gate: Gate) -> Outcome:
     except ClientError as error:
         return msgspec.structs.replace(outcome, kind=error.kind, error=error, sent=error.outcome, result=_NOTHING)
     if entry.tool.output_schema is not None:
-        problem = output_problem(entry, outcome.result, gate.validators)
-        if problem is not None:
-            gate.bus.emit(
-                "call.output_invalid",
-                level="warning",
-                server=entry.server_id,
-                tool=entry.tool.name,
-                call=outcome.call.id,
-                reason=problem,
-            )
+        _look_at_structure(outcome, entry, gate)
     return outcome
+
+
+def _look_at_structure(outcome: Outcome, entry: Entry, gate: Gate) -> None:
+    try:
+        problem = output_problem(entry, outcome.result, gate.validators)
+    except Exception as error:  # noqa: BLE001 - a warning is not worth a call that has taken effect
+        defect(error, outcome.call, gate.bus, sent=True)
+        return
+    if problem is not None:
+        gate.bus.emit(
+            "call.output_invalid",
+            level="warning",
+            server=entry.server_id,
+            tool=entry.tool.name,
+            call=outcome.call.id,
+            reason=problem,
+        )
 
 
 def account(outcome: Outcome, context: Context, approver: str | None) -> None:

@@ -1,8 +1,8 @@
 """The way of one call: resolve, validate, decide, ask, hooks, limits, send, hooks, account.
 
-All of it happens at once where no stage must wait, in the task of whoever calls, which goes on while the server
-works. The answer comes back as a function call from the task that reads the server. A call that must wait (for a
-person, its rate, a slot, a hook that takes its time) is parked, and called back by whoever it waits for.
+All of it happens at once where no stage must wait, in the task of whoever calls; the answer comes back as a function
+call from the task that reads the server. A call that must wait (for a person, its rate, a slot, a hook that takes its
+time) is parked, and called back by whoever it waits for.
 """
 
 from __future__ import annotations
@@ -45,12 +45,7 @@ __all__ = ["Flight", "OnOutcome"]
 OnOutcome = Callable[[Outcome], None]
 """Called exactly once for each call started."""
 
-
-class _Parked(msgspec.Struct, frozen=True):
-    """What a call waits for, and how it stops waiting."""
-
-    what: Literal["approval", "rate", "slot", "hook"]
-    leave: Callable[[], None]
+_Waits = Literal["approval", "rate", "slot", "hook"]
 
 
 @final
@@ -89,7 +84,7 @@ class Flight:
         self._consent: Consent | None = None
         self._hooked = False
         self._held: tuple[Slots, ...] = ()
-        self._parked: _Parked | None = None
+        self._parked: tuple[_Waits, Callable[[], None]] | None = None  # what it waits for, and how it leaves
         self._deadline: Deadline | None = None
         self._running: Running | None = None
         self._sent = False
@@ -105,7 +100,7 @@ class Flight:
     @property
     def waits_for_somebody(self) -> bool:
         """Whether it waits for a person's decision."""
-        return self._parked is not None and self._parked.what == "approval"
+        return self._parked is not None and self._parked[0] == "approval"
 
     def cancel(self, why: str = "its caller has gone") -> None:
         """Ends the call as ``cancelled``; its server is told. Harmless after its end."""
@@ -120,8 +115,7 @@ class Flight:
         if not self._sent:
             error.outcome = "not_sent"
         if self._parked is not None:
-            leave = self._parked.leave
-            self._parked = None
+            (_, leave), self._parked = self._parked, None
             leave()
         self._end(None, False, error)
 
@@ -208,7 +202,7 @@ class Flight:
             self._deny(nobody_to_ask(entry, decision.rule, decision.reason))
         consent.ask(self.call, entry, decision, binding, self._taint(), partial(self._answered, consent, binding))
         if consent.waits:
-            self._parked = _Parked("approval", consent.withdraw)
+            self._parked = "approval", consent.withdraw
             if self._on_progress is not None:
                 consent.tell_waiting(self._on_progress)
 
@@ -296,8 +290,8 @@ class Flight:
         self._held = (*self._held, place)
         self._resume(self._board)
 
-    def _park(self, what: Literal["rate", "slot", "hook"], leave: Callable[[], None]) -> None:
-        self._parked = _Parked(what, leave)
+    def _park(self, what: _Waits, leave: Callable[[], None]) -> None:
+        self._parked = what, leave
         if self._deadline is None:
             gate = self._context.gate
             self._deadline = gate.deadlines.add(trio.current_time() + gate.longest_wait, self._expire)
@@ -349,17 +343,16 @@ class Flight:
 
     def _hooks_done(self, outcome: Outcome | None, error: Exception | None) -> None:
         self._unpark()
-        if error is not None:
-            self._fail(error)
-            return
-        assert outcome is not None  # noqa: S101 - an outcome or an error
-        self._land(outcome)
+        if outcome is None:
+            self._fail(error or RuntimeError("hooks gave neither an outcome nor an error"))
+        else:
+            self._land(outcome)
 
     # ---- its end
 
     def _expire(self) -> None:
         waited = trio.current_time() - self._began
-        what = None if self._parked is None else self._parked.what
+        what = None if self._parked is None else self._parked[0]
         if what is None or what == "hook":
             self.abort(not_answered(waited, sent=self._sent, hook=what == "hook"))
         elif what == "approval" and self._consent is not None:
@@ -402,6 +395,7 @@ class Flight:
         account(outcome, self._context, None if self._consent is None else self._consent.approver)
         try:
             self._on_outcome(outcome)
-        finally:
-            for place in self._held:  # last: whoever gets the slot starts before this returns
-                place.give_back()
+        except Exception as error:  # noqa: BLE001 - it must not, and the server whose answer this is has no part in it
+            defect(error, self.call, gate.bus, sent=self._sent)
+        for place in self._held:  # last: whoever gets the slot starts before this returns
+            place.give_back()
