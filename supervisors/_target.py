@@ -25,8 +25,20 @@ def whereis(name: str) -> Ref | None:
 
 
 def find(server: Ref | str) -> Process | None:
-    """Returns the process meant, None where a name is nobody's. It may be dead."""
-    return _names.holder(server) if isinstance(server, str) else server._process
+    """Returns the process meant, None where a name is nobody's. It may be dead.
+
+    Raises:
+        TypeError: It is neither a handle nor a name.
+    """
+    if isinstance(server, str):
+        return _names.holder(server)
+    try:
+        return server._process
+    except AttributeError:
+        raise TypeError(
+            f"A process is addressed by its Ref or its name, not by {server!r}; whereis() gives None for a name that is "
+            "nobody's."
+        ) from None
 
 
 def present(server: Ref | str) -> Process:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import supervisors
 from supervisors import Actor, Call, ChildSpec, Exit, From, call, events

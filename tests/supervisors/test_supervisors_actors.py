@@ -198,6 +198,14 @@ async def test_rule_14_one_way_messages_to_the_dead_are_silent(stage: Any) -> No
     assert stage.seen(events.ActorCrashed) == []
 
 
+async def test_what_is_no_address_is_said_to_be_none() -> None:
+    for send_to in (cast_nowait, send):
+        with pytest.raises(TypeError, match="whereis"):
+            send_to(whereis("nobody"), "x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        await call(None, "x")  # type: ignore[arg-type]
+
+
 # ---- rule 15
 
 
