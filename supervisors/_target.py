@@ -36,8 +36,8 @@ def find(server: Ref | str) -> Process | None:
         return server._process
     except AttributeError:
         raise TypeError(
-            f"A process is addressed by its Ref or its name, not by {server!r}; whereis() gives None for a name that is "
-            "nobody's."
+            f"A process is addressed by its Ref or its name, not by {server!r}; "
+            "whereis() gives None for a name that is nobody's."
         ) from None
 
 
