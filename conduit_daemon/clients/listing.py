@@ -19,6 +19,7 @@ from conduit_daemon.model import Dropped, Tool
 __all__ = ["MAX_TOOLS", "list_tools"]
 
 MAX_TOOLS: Final = 10_000
+_LARGEST: Final = 32 << 20
 _SLICE: Final = 100
 
 
@@ -34,8 +35,8 @@ _decode_tool = msgspec.json.Decoder(Any).decode
 async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[msgspec.Raw]]) -> Listing:
     """All tools of a server.
 
-    A malformed tool is left out and reported; a cursor that does not advance, a page that cannot be read or more
-    than 10,000 tools end the listing there, and what came before is kept.
+    A malformed tool is left out and reported; a cursor that does not advance, a page that cannot be read, more
+    than 10,000 tools or pages, or more than 32 MiB in all end the listing there, and what came before is kept.
 
     Args:
         server: The server's id.
@@ -48,9 +49,11 @@ async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[
     dropped: list[Dropped] = []
     cursors: set[str] = set()
     params: dict[str, Any] = {}
+    size = 0
     while True:
         try:
-            page = _decode(await request(params))
+            raw_page = await request(params)
+            page = _decode(raw_page)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if not cursors:
                 raise ClientError(
@@ -61,14 +64,19 @@ async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[
             if not cursors:
                 raise
             return _cut(tools, dropped, f"a page of its list of tools failed ({error.message})")
+        size += len(raw_page)
+        if cursors and size > _LARGEST:
+            return _cut(tools, dropped, f"its pages have more than {_LARGEST >> 20} MiB")
         for number, raw in enumerate(page.tools):
             if number % _SLICE == _SLICE - 1:
                 await trio.lowlevel.checkpoint()
+            if len(tools) + len(dropped) >= MAX_TOOLS:
+                return _cut(tools, dropped, f"it lists more than {MAX_TOOLS} tools")
             _add(server, raw, tools, dropped)
-        if len(tools) > MAX_TOOLS:
-            return _cut(tools[:MAX_TOOLS], dropped, f"it lists more than {MAX_TOOLS} tools")
         if not page.nextCursor:
             return Listing(tuple(tools), tuple(dropped))
+        if len(cursors) >= MAX_TOOLS:
+            return _cut(tools, dropped, f"its list of tools has more than {MAX_TOOLS} pages")
         if page.nextCursor in cursors:
             return _cut(tools, dropped, "its list of tools goes in a circle (a cursor came twice)")
         cursors.add(page.nextCursor)

@@ -82,8 +82,11 @@ class LineDispatcher(Dispatcher):
     def send_message(
         self, method: str | None, body: bytearray, *, urgent: bool = False, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Writes the line, or queues it; a notification is dropped where too much is queued."""
-        if method is not None and self._writer.buffered > 2 * _MAX_BACKLOG:
+        """Writes the line, or queues it; it is dropped where too much is queued.
+
+        That holds for answers too: a server may ask without end and read nothing.
+        """
+        if self._writer.buffered > 2 * _MAX_BACKLOG:
             return
         body += b"\n"
         try:

@@ -90,7 +90,7 @@ class RpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         socket_group: The group that the agents' socket is given to; None leaves the daemon's own.
         control_group: The group that may use the control socket (which then has mode 0660); None for nobody else.
         max_message: The longest line that is read, in bytes.
-        max_connections: How many connections may be open at a time, both sockets together.
+        max_connections: How many connections each socket may have open at a time.
     """
 
     agent_socket: FilePath | None = None

@@ -87,11 +87,13 @@ class RpcServer:
         """Serves a connected, non-blocking socket from now on, and owns it."""
         config, bus = self._config.current, self._gate.bus
         principal = peer(sock)
-        if len(self._connections) >= config.rpc.max_connections:
+        # Each socket has a number of its own: agents that take all of theirs must not lock the operator out.
+        beside = sum(connection.control is control for connection in self._connections)
+        if beside >= config.rpc.max_connections:
             bus.emit("rpc.rejected", level="warning", pid=principal.pid, reason="too many connections")
             error = ClientError(
                 "unavailable",
-                f"{config.rpc.max_connections} connections are open, which is the limit (rpc.max_connections).",
+                f"{beside} connections to this socket are open, which is the limit (rpc.max_connections).",
                 retry_after=1.0,
             )
             with sock:

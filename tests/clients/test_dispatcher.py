@@ -208,3 +208,9 @@ async def test_the_end_fails_every_call_once_and_no_other_can_begin(server: Serv
     with pytest.raises(ClientError) as raised:
         server.ask()
     assert (raised.value.kind, raised.value.outcome) == ("unavailable", "not_sent")
+
+
+async def test_a_server_that_asks_without_end_and_reads_nothing_is_answered_up_to_a_bound(server: Server) -> None:
+    for i in range(100):
+        server.dispatcher.answer(i, {"text": "x" * 1_000_000})
+    assert server.dispatcher._writer.buffered < 20 << 20

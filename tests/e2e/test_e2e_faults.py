@@ -350,6 +350,10 @@ def test_more_connections_than_allowed_are_told_so(start: Any) -> None:
     with pytest.raises(EOFError):
         third.receive()
     assert first.result("ping") == second.result("ping") == {}
+    # Agents that take all of theirs do not lock the operator out.
+    operator = daemon.rpc(control=True)
+    assert operator.result("conduit/status")["connections"] == 3
+    operator.close()
     second.close()
     daemon.wait_until(lambda: first.result("conduit/status")["connections"] == 1)
     assert daemon.rpc().result("ping") == {}
