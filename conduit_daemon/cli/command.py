@@ -14,6 +14,7 @@ from conduit_daemon.cli import (
     administration,
     approvals,
     audit,
+    bench,
     check,
     completion,
     demo,
@@ -59,6 +60,7 @@ _VERBS: tuple[Callable[..., int], ...] = (
     servers.reload,
     administration.log_level,
     administration.metrics,
+    bench.bench,
 )
 _SERVERS: dict[str, Callable[..., int]] = {
     "restart": servers.restart,

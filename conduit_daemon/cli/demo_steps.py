@@ -63,8 +63,13 @@ class Turn(msgspec.Struct, frozen=True):
     done: Execution
 
 
-def configuration(folder: Path) -> str:
-    """The demo's configuration, as one would write it; `folder` is where its sockets and its state lie."""
+def configuration(folder: Path, protocol: str | None = None) -> str:
+    """The demo's configuration, as one would write it.
+
+    Args:
+        folder: Where its sockets and its state lie.
+        protocol: The revision of MCP that its server speaks; None leaves it to the two of them.
+    """
     return f"""\
 [rpc]
 agent_socket = {_toml(folder / "agent.sock")}
@@ -75,7 +80,7 @@ directory = {_toml(folder / "state")}
 [servers.notebook]
 command = {_toml(sys.executable)}
 args = ["-m", "conduit_daemon.cli.example_server"]
-
+{"" if protocol is None else f"protocol = {_toml(protocol)}"}
 [policy]
 default = "deny"
 
@@ -87,8 +92,11 @@ tools = ["search_*", "read_*", "chart_*"]
 
 
 @contextmanager
-def running_daemon() -> Iterator[tuple[Conduit, str]]:
+def running_daemon(protocol: str | None = None) -> Iterator[tuple[Conduit, str]]:
     """A daemon of its own, as a process in a temporary folder; nothing of it is left afterwards.
+
+    Args:
+        protocol: The revision of MCP that its server speaks; None leaves it to the two of them.
 
     Yields:
         A client of it, and its configuration.
@@ -99,7 +107,7 @@ def running_daemon() -> Iterator[tuple[Conduit, str]]:
     base = tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix="conduit-demo-", dir=base if len(base) < _LONGEST_FOLDER else "/tmp"))  # noqa: S108
     try:
-        text = configuration(folder)
+        text = configuration(folder, protocol)
         (folder / "conduit.toml").write_text(text, encoding="utf-8")
         log = folder / "daemon.log"
         with log.open("wb") as stderr:

@@ -127,7 +127,7 @@ def branch(node: TreeNode) -> Tree:
     from rich.text import Text  # noqa: PLC0415 - programs that ask for JSON do not wait for it
     from rich.tree import Tree  # noqa: PLC0415
 
-    facts = [node.kind]
+    facts = [node.kind] if node.kind else []
     if node.uptime is not None:
         facts.append(f"up {output.duration(node.uptime)}")
     if node.restarts:

@@ -34,8 +34,9 @@ _LEFT: Final = frozenset({"server", "state", "notes"})
 _WELL: Final = frozenset({"ready", "idle", "stopped"})
 _AROUND: Final = 4
 """Lines that are no server's row: the daemon's, the columns' names, the blank ones."""
-_SIBLINGS: Final = 6
-"""Children of one kind that are shown one by one, as connections may be hundreds."""
+_MANY: Final = 12
+_SHOWN: Final = 6
+"""Of more than so many siblings that have no children so many are shown, as connections may be hundreds."""
 
 
 class TopView:
@@ -135,10 +136,10 @@ def _tree(sample: Sample) -> Group | Text:
 def _folded(node: TreeNode) -> TreeNode:
     """The tree with long rows of siblings made short; what does not run stays."""
     children = [_folded(child) for child in node.children]
-    if len(children) > _SIBLINGS and all(not child.children for child in children):
-        shown = [child for place, child in enumerate(children) if place < _SIBLINGS or child.state != "running"]
+    if len(children) > _MANY and all(not child.children for child in children):
+        shown = [child for place, child in enumerate(children) if place < _SHOWN or child.state != "running"]
         rest = len(children) - len(shown)
-        children = [*shown, TreeNode(id=f"and {rest} more", kind="folded", state="running")] if rest else children
+        children = [*shown, TreeNode(id=f"and {rest} more")] if rest else children
     return msgspec.structs.replace(node, children=children)
 
 
