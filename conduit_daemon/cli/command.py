@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
+from importlib import import_module
 from io import TextIOWrapper
+from typing import Final
 
 from cyclopts import App, CycloptsError, Parameter
 
 from conduit_daemon.agent import AgentError, CallFailed
-from conduit_daemon.cli import (
-    administration,
-    approvals,
-    audit,
-    bench,
-    check,
-    completion,
-    demo,
-    events,
-    import_servers,
-    init,
-    look,
-    mcp,
-    output,
-    policy,
-    run_daemon,
-    schema,
-    servers,
-    top,
-    use,
-)
+from conduit_daemon.cli import output
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
+from conduit_daemon.cli.verbs import GROUPS, VERBS, Group, Verb
 
 __all__ = ["application", "run"]
 
@@ -42,40 +25,17 @@ _EPILOGUE = (
 )
 
 
-_VERBS: tuple[Callable[..., int], ...] = (
-    run_daemon.run,
-    demo.demo,
-    check.check,
-    init.init,
-    look.status,
-    top.top,
-    use.tools,
-    use.call,
-    use.execute,
-    mcp.mcp,
-    look.tree,
-    look.explain,
-    events.events,
-    audit.audit,
-    servers.reload,
-    administration.log_level,
-    administration.metrics,
-    bench.bench,
+_COMPLETION: Final = Verb(
+    "--install-completion", "completion:install_completion", "Has the shell complete verbs and options."
 )
-_SERVERS: dict[str, Callable[..., int]] = {
-    "restart": servers.restart,
-    "start": servers.start,
-    "stop": servers.stop,
-    "explain": look.explain,
-    "accept": servers.accept,
-    "add": servers.add,
-    "remove": servers.remove,
-}
-_APPROVALS: dict[str, Callable[..., int]] = {"approve": approvals.approve, "deny": approvals.deny}
 
 
-def application() -> App:
-    """The `conduit` command with all its verbs."""
+def application(words: Collection[str] = ()) -> App:
+    """The `conduit` command with all its verbs.
+
+    Args:
+        words: What was typed: the verbs among it have all their help, the others their line in the list.
+    """
     app = App(
         name="conduit",
         help=_HELP,
@@ -85,27 +45,29 @@ def application() -> App:
         version=_version,
         default_parameter=Parameter(negative=(), show_default=False),
     )
-    for place, verb in enumerate(_VERBS):
-        app.command(verb, sort_key=place)
-    app.command(_group("servers", "Has a server restarted, stopped, started, explained, added, ...", _SERVERS))
-    app.command(
-        _group("policy", "Explains and tests the rules.", {"explain": policy.explain, "test": policy.check_tests})
-    )
-    app.command(_group("taint", "Forgets whose output models have read.", {"reset": administration.reset_taint}))
-    app.command(_group("config", "Prints the configuration's schema for editors.", {"schema": schema.schema}))
-    asking = _group("approvals", "Shows, watches and decides calls that wait for a person.", _APPROVALS)
-    asking.default(approvals.pending)
-    app.command(asking)
-    app.command(import_servers.import_servers, name="import", sort_key=_VERBS.index(check.check))
-    app.command(completion.install_completion, name="--install-completion")
+    for place, verb in enumerate(VERBS):
+        _add(app, verb, words, place)
+    for group in GROUPS:
+        app.command(_group(group, words))
+    _add(app, _COMPLETION, words, len(VERBS))
     return app
 
 
-def _group(name: str, help: str, verbs: dict[str, Callable[..., int]]) -> App:
-    group = App(name=name, help=help, help_format="plaintext", sort_key=len(_VERBS))
-    for word, verb in verbs.items():
-        group.command(verb, name=word)
-    return group
+def _group(group: Group, words: Collection[str]) -> App:
+    made = App(name=group.name, help=group.line, help_format="plaintext", sort_key=len(VERBS))
+    if group.default is not None and group.name in words:
+        module, _, function = group.default.partition(":")
+        made.default(getattr(import_module(f"{__package__}.{module}"), function))
+    for place, verb in enumerate(group.verbs):
+        _add(made, verb, words, place)
+    return made
+
+
+def _add(app: App, verb: Verb, words: Collection[str], place: int) -> None:
+    # A line that is given here takes the place of the whole docstring.
+    app.command(
+        f"{__package__}.{verb.function}", name=verb.name, sort_key=place, help=None if verb.name in words else verb.line
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -117,7 +79,7 @@ def run(words: Sequence[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no failure
     try:
-        result = application()(list(words), exit_on_error=False, print_error=False, result_action="return_value")
+        result = application(words)(list(words), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
         return _failed(f"{error} See 'conduit --help'.", USAGE)

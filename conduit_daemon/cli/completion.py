@@ -23,7 +23,7 @@ def install_completion(shell: Literal["bash", "zsh", "fish"] | None = None, *, t
     from conduit_daemon.cli.command import application  # noqa: PLC0415 - it imports this module
 
     try:
-        path = application().install_completion(shell=shell, output=to, add_to_startup=to is None)
+        path = application(["approvals"]).install_completion(shell=shell, output=to, add_to_startup=to is None)
     except ShellDetectionError as error:
         raise UsageError("Which shell this is cannot be told; name it: bash, zsh or fish.") from error
     output.print_text(f"Written: {path}. It holds for shells that are started from now on.")

@@ -1,5 +1,6 @@
 """The verbs against a scripted daemon: what they print, and how they exit."""
 
+import inspect
 import json
 import os
 import pty
@@ -7,9 +8,15 @@ import re
 import resource
 import select
 import signal
+import subprocess
+import sys
 import time
+from importlib import import_module
 
 import pytest
+
+from conduit_daemon.cli.command import run
+from conduit_daemon.cli.verbs import GROUPS, VERBS
 
 
 def test_status_for_people_and_for_programs(talking):
@@ -216,6 +223,33 @@ def test_help_and_version(conduit):
         assert re.search(rf"│ {verb} ", said.stdout)
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", conduit("--version").stdout)
     assert conduit().returncode == 0
+
+
+ALL = [((verb.name,), verb) for verb in VERBS] + [
+    ((group.name, verb.name), verb) for group in GROUPS for verb in group.verbs
+]
+
+
+@pytest.mark.parametrize(("words", "verb"), ALL, ids=lambda value: "-".join(value) if isinstance(value, tuple) else "")
+def test_the_list_of_verbs_says_what_they_say(words, verb, capsys):
+    module, _, function = verb.function.partition(":")
+    told = inspect.getdoc(getattr(import_module(f"conduit_daemon.cli.{module}"), function))
+    assert told.split("\n\n")[0] == verb.line
+    assert run([*words, "--help"]) == 0
+    helped = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert f"Usage: conduit {' '.join(words)}" in helped
+    assert " ".join(told.split("\n\nArgs:")[0].split()) in helped
+
+
+def test_the_list_of_verbs_loads_none_of_them():
+    code = (
+        "import sys; from conduit_daemon.cli.command import run; run(['--help']); "
+        "print(sorted(name for name in sys.modules if name.startswith('conduit_daemon')), file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert "conduit_daemon.cli.verbs" in loaded
+    for name in ("cli.top", "cli.use", "cli.look", "cli.bench", "config", "pipeline", "hub"):
+        assert f"'conduit_daemon.{name}'" not in loaded
 
 
 def test_help_is_quick(conduit):
