@@ -93,7 +93,7 @@ class Audit:
                 outcome.kind,
                 outcome.sent,
                 outcome.duration,
-                len(memoryview(outcome.result)),
+                len(outcome.result),
             )
         )
 

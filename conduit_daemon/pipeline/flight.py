@@ -83,7 +83,7 @@ class Flight:
         self._rule: str | None = None
         self._consent: Consent | None = None
         self._hooked = False
-        self._held: tuple[Slots, ...] = ()
+        self._held: list[Slots] = []
         self._parked: tuple[_Waits, Callable[[], None]] | None = None  # what it waits for, and how it leaves
         self._deadline: Deadline | None = None
         self._running: Running | None = None
@@ -283,11 +283,11 @@ class Flight:
             if not place.take_now():
                 self._park("slot", partial(place.leave, place.queue(partial(self._given, place))))
                 return
-            self._held = (*self._held, place)
+            self._held.append(place)
         self._send()
 
     def _given(self, place: Slots) -> None:
-        self._held = (*self._held, place)
+        self._held.append(place)
         self._resume(self._board)
 
     def _park(self, what: _Waits, leave: Callable[[], None]) -> None:

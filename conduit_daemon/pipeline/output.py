@@ -31,7 +31,7 @@ def check_size(entry: Entry, result: msgspec.Raw, limit: int) -> None:
     Raises:
         ClientError: ``too_large``; the call has taken effect.
     """
-    size = len(memoryview(result))
+    size = len(result)
     if size > limit:
         raise ClientError(
             "too_large",
@@ -49,7 +49,7 @@ def output_problem(entry: Entry, result: msgspec.Raw, validators: Validators) ->
     Results over 1 MiB are not looked into.
     """
     schema = entry.tool.output_schema
-    if schema is None or len(memoryview(result)) > _LARGEST_CHECKED:
+    if schema is None or len(result) > _LARGEST_CHECKED:
         return None
     try:
         found = _decode(result)
