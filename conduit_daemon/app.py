@@ -330,6 +330,7 @@ class Daemon:
             version=self._version,
             environ=self._environ,
             clean=self._masker.mask,
+            state=self._state,
         )
 
     def _timeline(self, server: str) -> Timeline:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, final
+from typing import Final, cast, final
 from urllib.parse import urljoin
 
 import httpx2
 import trio
 
+from conduit_daemon.clients.auth import Login, TokenFile, token_file
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer
 from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher
 from conduit_daemon.clients.http_errors import parse_retry_after, root_cause
@@ -60,9 +61,10 @@ class HttpTransport:
         timeout = httpx2.Timeout(config.connect_timeout, read=None, pool=None)
         pool = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)
         agent = {"user-agent": f"conduit/{settings.version}", **config.headers}
+        auth = self._login()
         tls = await trio.to_thread.run_sync(httpx2.create_ssl_context)  # it reads files
         async with (
-            httpx2.AsyncClient(headers=agent, timeout=timeout, limits=pool, verify=tls, auth=settings.auth) as client,
+            httpx2.AsyncClient(headers=agent, timeout=timeout, limits=pool, verify=tls, auth=auth) as client,
             trio.open_nursery() as nursery,
         ):
             self._nursery, self._on_lost = nursery, on_lost
@@ -78,6 +80,8 @@ class HttpTransport:
                 on_forgotten=self._forget,
             )
             nursery.start_soon(wire.deadlines.run)
+            if isinstance(auth, Login):
+                nursery.start_soon(auth.keep_fresh)
             if self._legacy:
                 await nursery.start(self._keep_stream, wire)
             task_status.started(wire)
@@ -89,6 +93,14 @@ class HttpTransport:
             finally:
                 wire.close()
                 await self._say_farewell(wire)
+
+    def _login(self) -> httpx2.Auth | None:
+        settings, config = self._settings, self._settings.config
+        if settings.auth is not None or config.auth is None:
+            return cast(httpx2.Auth | None, settings.auth)
+        assert config.url is not None  # noqa: S101 - a remote server has one
+        file = TokenFile(token_file(settings.state, settings.server), config.url, config.auth)
+        return Login(settings.server, config.url, config.auth, file)
 
     def settle(self, version: str, *, modern: bool) -> ModernHeaders | None:
         """Sends the version from now on; listens to an older server."""

@@ -287,7 +287,10 @@ class HttpDispatcher(Dispatcher):
                 self._held.append(pending)
             else:
                 error = ClientError(
-                    "unavailable", f"Server {self.server} forgot its session; nothing was done.", self.server
+                    "unavailable",
+                    f"Server {self.server} knows its own session no more; the call was not done.",
+                    self.server,
+                    outcome="failed",
                 )
                 error.data["http_status"] = status
                 self.settle(pending, None, error)

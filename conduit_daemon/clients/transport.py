@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -29,7 +30,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ: The daemon's environment, of which the safe part is handed on.
         clean: Masks secrets in what the server writes.
         host: Answers what the server asks; None for what the configuration can answer.
-        auth: Signs HTTP requests (an ``httpx2.Auth``); None for the configured headers alone.
+        state: The state directory, where tokens are kept.
+        auth: Signs HTTP requests (an ``httpx2.Auth``); None for what the configuration says.
     """
 
     server: str
@@ -39,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     clean: Callable[[str], str]
     host: Host | None = None
+    state: Path = Path()
     auth: Any = None
 
     @property

@@ -112,6 +112,8 @@ def _check_reached(server: ServerConfig, url: str, path: KeyPath, report: Report
     for key in ("args", "env", "cwd"):
         if getattr(server, key):
             report.problem((*path, key), "is for servers with a command; nothing is started for a url")
+    if server.auth is not None and scheme in {"ws", "wss"}:
+        report.problem((*path, "auth"), "works over http:// and https:// alone; give a WebSocket its token by headers")
     for name, value in server.headers.items():
         if not _HEADER.fullmatch(name):
             report.problem((*path, "headers", name), "is no name that a header can have")

@@ -13,6 +13,5 @@ __all__ = ["UNSUPPORTED"]
 
 UNSUPPORTED: Final[dict[tuple[type, str], str]] = {
     (Config, "watch"): "reloading when the file is saved",
-    (ServerConfig, "auth"): "logging in to a server",
 }
 """By Struct and field: what is missing, as the subject of a sentence. Only a value other than the default counts."""

@@ -131,7 +131,7 @@ async def test_a_server_that_always_forgets_is_no_loop(fake: Any, connected: Any
     async with connected(fake().url()) as server:
         with pytest.raises(ClientError) as raised:
             await server.call("fail", {"kind": "status", "status": 404})
-        assert (raised.value.kind, raised.value.outcome) == ("unavailable", "not_sent")
+        assert (raised.value.kind, raised.value.outcome) == ("unavailable", "failed")
         assert raised.value.data["http_status"] == 404
 
 

@@ -15,7 +15,6 @@ VALUES = {
     "after_call": "hooks.after_call = ['a:b']",
     "rate": "limits.rate = { calls = 1 }",
     "listen": "metrics.listen = '127.0.0.1:9464'",
-    "auth": "servers.x.auth = { type = 'oauth' }",
     "idle_timeout": "servers.x.idle_timeout = 5",
     "max_instances": "servers.x.max_instances = 2",
     "pin": "servers.x.pin = true",
@@ -70,6 +69,7 @@ def test_a_disabled_server_may_ask_for_anything() -> None:
         ("url = 'https://x'\nheaders = { 'A B' = 'c' }", "headers.'A B'"),
         ("url = 'https://x'\nheaders = { A = \"b\\r\\nC: d\" }", "headers.A"),
         ("url = 'https://x'\nauth = { type = 'client_credentials' }", "auth"),
+        ("url = 'wss://x'\nauth = { type = 'oauth' }", "auth"),
         ("url = 'https://x'\nauth = { type = 'oauth', token_url = 'wss://y' }", "auth.token_url"),
     ],
 )
