@@ -7,29 +7,32 @@ from conduit_daemon.agent.requests import Request
 from conduit_daemon.cli import output
 from conduit_daemon.cli.arguments import parse_arguments
 from conduit_daemon.cli.connection import HERE, Where, ask
-from conduit_daemon.cli.exits import DONE
+from conduit_daemon.cli.exits import DONE, FAILED
+from conduit_daemon.cli.readiness import until_ready
 
 __all__ = ["accept", "add", "reload", "remove", "restart", "start", "stop"]
 
 
-def restart(server: str, *, json: bool = False, where: Where = HERE) -> int:
+def restart(server: str, *, wait: float | None = None, json: bool = False, where: Where = HERE) -> int:
     """Restarts a server, or tries one at once that waits before its next attempt.
 
     Args:
         server: The server's id.
+        wait: Wait so many seconds at most for it to be ready again, and fail if it is not.
         json: Print the daemon's answer.
     """
-    return _order(server, requests.servers_restart(server), json, where)
+    return _order(server, requests.servers_restart(server), json, where, wait)
 
 
-def start(server: str, *, json: bool = False, where: Where = HERE) -> int:
+def start(server: str, *, wait: float | None = None, json: bool = False, where: Where = HERE) -> int:
     """Starts a server that was stopped.
 
     Args:
         server: The server's id.
+        wait: Wait so many seconds at most for it to be ready, and fail if it is not.
         json: Print the daemon's answer.
     """
-    return _order(server, requests.servers_start(server), json, where)
+    return _order(server, requests.servers_start(server), json, where, wait)
 
 
 def stop(server: str, *, json: bool = False, where: Where = HERE) -> int:
@@ -59,15 +62,16 @@ def accept(server: str, tool: str, *, json: bool = False, where: Where = HERE) -
     return DONE
 
 
-def add(server: str, *config: str, json: bool = False, where: Where = HERE) -> int:
+def add(server: str, *config: str, wait: float | None = None, json: bool = False, where: Where = HERE) -> int:
     """Adds a server until the next reload.
 
     Args:
         server: The new server's id.
         config: Its table, as JSON, or as command=uvx and args:='["mcp-server-time"]'.
+        wait: Wait so many seconds at most for it to be ready, and fail if it is not.
         json: Print the daemon's answer.
     """
-    return _order(server, requests.servers_add(server, parse_arguments(config)), json, where)
+    return _order(server, requests.servers_add(server, parse_arguments(config)), json, where, wait)
 
 
 def remove(server: str, *, json: bool = False, where: Where = HERE) -> int:
@@ -100,11 +104,15 @@ def reload(*, json: bool = False, where: Where = HERE) -> int:
     return DONE
 
 
-def _order(server: str, request: Request[ServerStatus], json: bool, where: Where) -> int:
+def _order(server: str, request: Request[ServerStatus], json: bool, where: Where, wait: float | None = None) -> int:
     with where.open() as conduit:
+        before = None if wait is None else conduit.status().servers.get(server)
         answer, found = ask(conduit, request)
+        if wait is not None:
+            again = before if request.method == "conduit/servers/restart" else None
+            answer, found = until_ready(conduit, server, wait, again)
     if json:
         output.print_json(answer)
     else:
-        output.print_text(f"{server} is {found.state}." + (f" {found.reason}" if found.reason else ""))
-    return DONE
+        output.print_text(f"{server} is {found.state}." + (f" {output.sentence(found.reason)}" if found.reason else ""))
+    return DONE if wait is None or found.state == "ready" else FAILED

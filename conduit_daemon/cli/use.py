@@ -14,6 +14,7 @@ from conduit_daemon.cli import output
 from conduit_daemon.cli.arguments import parse_arguments
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DENIED, DONE, TOOL_ERROR, UsageError
+from conduit_daemon.cli.readiness import waiting_for_servers
 
 __all__ = ["call", "execute", "tools"]
 
@@ -63,7 +64,7 @@ def tools(
         principal=principal,
         timeout=timeout,
     )
-    with where.open() as conduit, output.waiting("Waiting for servers"):
+    with where.open() as conduit, waiting_for_servers(conduit):
         answer, listing = ask(conduit, request)
     if json:
         output.print_json(answer)
@@ -156,8 +157,8 @@ def execute(
         taint=taint,
         principal=principal,
     )
-    with where.open() as conduit, output.waiting("Running the calls"):
-        answer, done = ask(conduit, request)
+    with where.open() as conduit, output.waiting("Running the calls") as progress:
+        answer, done = ask(conduit, request, progress)
     if json:
         output.print_json(answer)
     elif not done.results:

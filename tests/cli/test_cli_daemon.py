@@ -294,6 +294,62 @@ def test_a_server_is_stopped_started_and_restarted(mortal):
     assert "notebook" in nobody.stderr
 
 
+SLOW = "import time; time.sleep(1.5); from conduit_daemon.cli.example_server import main; main()"
+
+
+def on_a_terminal(command, *words):
+    """What a terminal gets to see of a command, and its exit code."""
+    ours, theirs = pty.openpty()
+    process = command.open(*words, terminal=theirs, stdin=theirs)
+    os.close(theirs)
+    seen = b""
+    while select.select([ours], [], [], 20)[0]:
+        try:
+            seen += os.read(ours, 65536)
+        except OSError:  # Linux ends a pseudo-terminal so
+            break
+    os.close(ours)
+    return seen, process.wait(10)
+
+
+def test_a_person_sees_which_servers_are_waited_for(mortal):
+    table = json.dumps({"command": sys.executable, "args": ["-c", SLOW]})
+    assert mortal("servers", "add", "slow", table).returncode == 0
+
+    seen, code = on_a_terminal(mortal, "tools")
+
+    assert code == 0
+    assert b"Waiting for servers (1 of 2: without slow so far)" in seen
+    assert b"slow__read_note" in seen
+    assert mortal("servers", "remove", "slow").returncode == 0
+    mortal("servers", "add", "slow", table)
+    piped = mortal("tools")
+    assert "slow__read_note" in piped.stdout
+    assert "Waiting" not in piped.stdout + piped.stderr
+    assert "\x1b" not in piped.stdout + piped.stderr
+
+
+def test_a_person_waits_until_a_server_is_ready(mortal):
+    table = json.dumps({"command": sys.executable, "args": ["-c", SLOW]})
+    seen, code = on_a_terminal(mortal, "servers", "add", "slow", table, "--wait", "20")
+    assert code == 0
+    assert b"Waiting for slow (" in seen
+    assert b"it is connecting" in seen
+    assert b"slow is ready." in seen
+
+    before = json.loads(mortal("status", "--json").stdout)["servers"]["slow"]["pid"]
+    again = mortal("servers", "restart", "slow", "--wait", "20", "--json")
+    assert (again.returncode, again.stderr) == (0, "")
+    found = json.loads(again.stdout)
+    assert found["state"] == "ready"
+    assert found["pid"] != before
+    soon = mortal("servers", "restart", "slow", "--wait", "0.2")
+    assert (soon.returncode, soon.stderr) == (1, "")
+    assert soon.stdout.startswith("slow is connecting.")
+    assert mortal("servers", "start", "slow", "--wait", "20").stdout == "slow is ready.\n"
+    assert mortal("servers", "restart", "broken", "--wait", "2").returncode == 1
+
+
 def test_the_configuration_is_read_again(mortal, tmp_path):
     config = tmp_path / "conduit.toml"
     text = config.read_text()
