@@ -292,6 +292,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duration: float = 0.0
     halt: bool = False
 
+    @property
+    def asked(self) -> str:
+        """The tool's own name; where none was found the one asked for, which may be anything, cut to 200 characters."""
+        return self.tool or self.call.name[:200]
+
     def tool_result(self) -> ToolResult:
         """The result, decoded.
 
@@ -316,7 +321,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return ToolReport(
             call_id=call_id,
             server=self.server,
-            tool=self.tool or self.call.name,
+            tool=self.asked,
             kind=self.kind,
             outcome=self.sent,
             duration=self.duration,

@@ -132,7 +132,7 @@ def account(outcome: Outcome, context: Context, approver: str | None) -> None:
         "call.finished",
         level="info" if error is None else "warning",
         server=server,
-        tool=outcome.tool or call.name,
+        tool=outcome.asked,
         call=call.id,
         principal=call.principal.name,
         kind=outcome.kind,

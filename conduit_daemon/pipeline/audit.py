@@ -85,7 +85,7 @@ class Audit:
                 call.id,
                 call.principal.name,
                 outcome.server,
-                outcome.tool or call.name,
+                outcome.asked,
                 call.arguments,
                 outcome.rule,
                 outcome.decision,

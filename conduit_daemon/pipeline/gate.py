@@ -25,6 +25,7 @@ from conduit_daemon.telemetry.events import EventBus
 __all__ = ["Context", "Gate", "InFlight", "Recorder"]
 
 _REMEMBERED: Final = 1000
+_TOOLS_REMEMBERED: Final = 200_000
 
 
 class Recorder(Protocol):
@@ -99,6 +100,7 @@ class Gate:
         self.total = 0
         self.errors = 0
         self._remembered: dict[str, ToolSet] = {}
+        self._tools_remembered = 0
         self._run = secrets.token_hex(3)
         self._count = itertools.count(1)
 
@@ -151,11 +153,18 @@ class Gate:
             slots.resize(config.max_in_flight)
 
     def remember(self, toolset: ToolSet) -> None:
-        """Keeps a toolset that was listed, so that calls can be resolved against it later (the last 1,000)."""
-        self._remembered.pop(toolset.id, None)
+        """Keeps a toolset that was listed, so that calls can be resolved against it later.
+
+        The last 1,000 are kept, or fewer where they hold more than 200,000 tools: who lists chooses the prefix.
+        """
+        known = self._remembered.pop(toolset.id, None)
         self._remembered[toolset.id] = toolset
-        if len(self._remembered) > _REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
+        self._tools_remembered += 0 if known is not None else len(toolset)
+        while len(self._remembered) > _REMEMBERED or (
+            self._tools_remembered > _TOOLS_REMEMBERED and len(self._remembered) > 1
+        ):
+            oldest = self._remembered.pop(next(iter(self._remembered)))
+            self._tools_remembered -= len(oldest)
 
     def recall(self, toolset_id: str) -> ToolSet | None:
         """The toolset of this id, if it is today's or remembered."""

@@ -19,6 +19,7 @@ from conduit_daemon.pipeline.rule import Facts, Rule
 __all__ = ["Considered", "Decision", "Explanation", "Facts", "Policy", "compile_policy"]
 
 _REMEMBERED: Final = 4096
+_MOST_TAINT: Final = 100  # of what is remembered: a caller names what it likes
 _NO_ANNOTATIONS: Final[Mapping[str, Any]] = {}
 
 
@@ -91,9 +92,10 @@ class Policy:
         plan = self._plans.get(key)
         if plan is None or (plan.annotations is not facts.annotations and facts.server in self._trusted):
             plan = self._plan(facts)
-            if len(self._plans) >= _REMEMBERED:
-                self._plans.clear()
-            self._plans[key] = plan
+            if len(facts.taint) <= _MOST_TAINT:
+                if len(self._plans) >= _REMEMBERED:
+                    self._plans.clear()
+                self._plans[key] = plan
         if not plan.open:
             return plan.otherwise
         return _follow(plan, self._believed(facts))

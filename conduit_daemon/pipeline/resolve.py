@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from itertools import islice
+from typing import Final
 
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
@@ -12,6 +14,11 @@ from conduit_daemon.model import Call
 from conduit_daemon.pipeline.gate import Gate
 
 __all__ = ["resolve", "unknown_tool", "unknown_toolset"]
+
+_LONGEST_NAME: Final = 64
+_OTHER_LENGTH: Final = 8
+_COMPARED: Final = 300
+_LONGEST_URI: Final = 8192
 
 
 def resolve(call: Call, gate: Gate) -> Entry:
@@ -44,7 +51,7 @@ def resolve(call: Call, gate: Gate) -> Entry:
 
 
 def _resolve_offer(call: Call, catalogue: Catalogue) -> Entry:
-    offer = catalogue.offers.resolve(call.name)
+    offer = catalogue.offers.resolve(call.name) if len(call.name) <= _LONGEST_URI else None
     if offer is None:
         kind, _, key = call.name.partition(":")
         raise ClientError("unknown_tool", f"There is no {kind} {key[:200]!r}; use one from the list of {kind}s.")
@@ -56,8 +63,7 @@ def _resolve_offer(call: Call, catalogue: Catalogue) -> Entry:
 
 def unknown_tool(name: str, catalogue: Catalogue) -> ClientError:
     """The error of a name that no tool has, with the nearest one that is offered."""
-    near = difflib.get_close_matches(name, [entry.exposed for entry in catalogue.offered], 1)
-    return _unknown(name, near, filtered=_is_filtered(name, catalogue.filtered))
+    return _unknown(name, _near(name, catalogue), filtered=_is_filtered(name, catalogue.filtered))
 
 
 def unknown_toolset(toolset_id: str) -> ClientError:
@@ -65,6 +71,14 @@ def unknown_toolset(toolset_id: str) -> ClientError:
     return ClientError(
         "unknown_toolset", f"Toolset {toolset_id[:64]} is not known any more; list the tools again and use the new id."
     )
+
+
+def _near(name: str, catalogue: Catalogue) -> list[str]:
+    """The nearest name that is offered, among the first few of about that length: comparing takes its time."""
+    alike = (entry.exposed for entry in catalogue.offered if abs(len(entry.exposed) - len(name)) <= _OTHER_LENGTH)
+    if len(name) > _LONGEST_NAME + _OTHER_LENGTH:
+        return []
+    return difflib.get_close_matches(name, islice(alike, _COMPARED), 1)
 
 
 def _is_filtered(name: str, filtered: frozenset[tuple[str, str]]) -> bool:

@@ -33,6 +33,11 @@ Provider = Literal["anthropic", "openai", "gemini"]
 Api = Literal["chat", "responses"]
 Meta = dict[str, Any]
 Session = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+# An agent chooses these, and they are kept or worked on for every tool or event: what is no name is refused.
+Agent = Annotated[str, msgspec.Meta(max_length=256)]
+Prefix = Annotated[str, msgspec.Meta(max_length=64)]
+Taint = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=1000)]
+Globs = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=100)]
 
 
 class StrictParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,8 +66,8 @@ class AddServerParams(StrictParams, frozen=True, kw_only=True):
 class EventsParams(StrictParams, frozen=True, kw_only=True):
     """``conduit/events``."""
 
-    types: list[str] | None = None
-    servers: list[str] | None = None
+    types: Globs | None = None
+    servers: Globs | None = None
     backlog: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
@@ -93,11 +98,11 @@ class ToolsParams(StrictParams, frozen=True, kw_only=True):
     strict: Literal["auto"] | bool = "auto"
     cache_control: dict[str, Any] | None = None
     client: str | None = None
-    prefix: str = ""
+    prefix: Prefix = ""
     refresh: bool = False
     max_description_chars: int | None = None
     set: str | None = None
-    principal: str | None = None
+    principal: Agent | None = None
     assigns: dict[str, Any] = {}
     timeout: float | None = None
 
@@ -116,9 +121,9 @@ class ExecuteParams(StrictParams, frozen=True, kw_only=True):
     structured: Literal["auto", "append", "prefer", "ignore"] | None = None
     error_prefix: str | None = None
     shape: Literal["llm"] | None = "llm"
-    principal: str | None = None
+    principal: Agent | None = None
     assigns: dict[str, Any] = {}
-    taint: list[str] = []
+    taint: Taint = []
     session: Session | None = None
     timeout: float | None = None
     meta: dict[str, Any] = {}
@@ -131,11 +136,11 @@ class CallParams(StrictParams, frozen=True, kw_only=True):
     server: str | None = None
     tool: str | None = None
     arguments: dict[str, Any] = {}
-    taint: list[str] = []
+    taint: Taint = []
     session: Session | None = None
     timeout: float | None = None
     shape: Literal["llm"] | None = None
-    principal: str | None = None
+    principal: Agent | None = None
     assigns: dict[str, Any] = {}
     meta: dict[str, Any] = {}
 
@@ -161,8 +166,8 @@ class ExplainPolicyParams(StrictParams, frozen=True, kw_only=True):
 
     name: str
     arguments: dict[str, Any] = {}
-    principal: str | None = None
-    taint: list[str] = []
+    principal: Agent | None = None
+    taint: Taint = []
     assigns: dict[str, Any] = {}
 
 
