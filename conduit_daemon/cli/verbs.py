@@ -65,6 +65,7 @@ VERBS: Final = (
     Verb("events", "events:events", "Follows the daemon's events, one a line, until Ctrl-C."),
     Verb("audit", "audit:audit", "Lists past calls and decisions, newest first."),
     Verb("reload", "servers:reload", "Has the daemon read its configuration again; a wrong one changes nothing."),
+    Verb("login", "login:login", "Logs in to a server by OAuth; the daemon uses and renews what comes of it."),
     Verb(
         "log-level",
         "administration:log_level",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from conduit_daemon.config.model import Config, ServerConfig
+from conduit_daemon.config.model import Config
 
 __all__ = ["UNSUPPORTED"]
 

@@ -78,11 +78,9 @@ def _alone() -> list[str]:
 @pytest.fixture(scope="session")
 def suite(npm_install: Callable[..., Path]) -> list[str]:
     """The suite's command."""
-    modules = npm_packages(SUITE, NODE)
-    return [
-        str(modules / ".bin" / "node"),
-        str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"),
-    ]
+    programs = npm_install(SUITE, NODE)
+    script = programs.parent / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    return [str(programs / "node"), str(script)]
 
 
 @pytest.fixture(scope="session")
