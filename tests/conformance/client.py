@@ -55,7 +55,11 @@ class WillingHost:
 
     def __init__(self) -> None:
         self.capabilities: dict[str, dict[str, Any]] = {"roots": {}, "sampling": {}, "elicitation": {}}
+        self.of_one_caller = True
         self._roots = ConfiguredHost((Path("/srv"),))
+
+    def offered_to(self, caller: object) -> dict[str, Any]:
+        return self.capabilities
 
     async def answer(self, question: Question) -> dict[str, Any]:
         match question.method:
