@@ -18,6 +18,7 @@ connection and no call.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -35,6 +36,7 @@ from conduit_daemon.clients.instances import Instance, Instances
 from conduit_daemon.clients.kept import KeptListing
 from conduit_daemon.clients.port import Port
 from conduit_daemon.clients.roster import Roster
+from conduit_daemon.collector import settle
 from conduit_daemon.config import (
     Config,
     Diff,
@@ -83,6 +85,7 @@ from supervisors import ChildSpec, DynamicSupervisor, Supervisor
 __all__ = ["Daemon", "run", "serve"]
 
 _ROSTER_SHUTDOWN: Final = 1.0
+_SWITCH: Final = 0.001  # seconds that a busy thread may keep the event loop waiting
 _ENDING: Final = 10.0  # seconds that a stop may take beyond those of the running calls
 
 
@@ -97,6 +100,8 @@ def run(loaded: Loaded, environ: MutableMapping[str, str] = os.environ) -> int:
     Returns:
         The process' exit code: 0 asked to stop, 1 it could not start or go on; the last log line says why.
     """
+    sys.setswitchinterval(_SWITCH)
+    settle()
     return trio.run(serve, loaded, environ, restrict_keyboard_interrupt_to_checkpoints=True)
 
 

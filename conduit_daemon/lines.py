@@ -85,10 +85,17 @@ class LineSplitter:
             self._parts.append(piece)
             return
         if self._parts or not self._head:
-            kept = b"".join(self._parts) + piece[:_EDGE]
-            self._head = kept[:_EDGE]
+            self._head = self._first_bytes(piece)
             self._parts = []
         self._tail = (self._tail + piece[-_EDGE:])[-_EDGE:]
+
+    def _first_bytes(self, piece: bytes) -> bytes:
+        head = b""
+        for part in (*self._parts, piece):  # joining all of a long line would take longer than all else here
+            head += part[: _EDGE - len(head)]
+            if len(head) == _EDGE:
+                break
+        return head
 
     def _finish(self) -> bytes | Oversized:
         size, parts = self._size, self._parts

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from conduit_daemon.adapters import anthropic, gemini, openai
-from conduit_daemon.adapters.listing import Api, ListingOptions, Provider, render
+from conduit_daemon.adapters.listing import Api, ListingOptions, Provider, list_tools, render
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Call, Outcome, Principal, Rejected, ToolCall, ToolReport, ToolResult
@@ -96,6 +96,8 @@ async def execute(
         ClientError: ``invalid_params``: the response is none of the provider's, or an option does not fit it.
     """
     shapes = _Shapes(toolset, options)
+    if options.provider == "openai" and options.api is not None and options.null_paths is None:
+        await list_tools(toolset, ListingOptions(provider="openai", api=options.api), context.gate.bus)
     wanted = shapes.parse(calls_or_response)
     context.gate.remember(toolset)
     answers: list[tuple[dict[str, Any], ToolReport] | None] = [None] * len(wanted)

@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from conduit_daemon.adapters import anthropic, gemini, openai, plain
+from conduit_daemon.collector import large_data
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Dropped
@@ -82,7 +83,7 @@ async def list_tools(toolset: ToolSet, options: ListingOptions, bus: EventBus) -
         if toolset.has_derived(key):
             return render(toolset, options)
         if len(toolset) > _AT_ONCE:
-            listed = await trio.to_thread.run_sync(_convert, toolset, options)
+            listed = await trio.to_thread.run_sync(_convert_large, toolset, options)
         else:
             listed = _convert(toolset, options)
         for name, reason in listed.fallbacks.items():
@@ -115,6 +116,11 @@ def _check(options: ListingOptions) -> None:
 def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
     listed = _converted(toolset, options)
     return msgspec.structs.replace(listed, encoded=msgspec.Raw(msgspec.json.encode(listed.tools)))
+
+
+def _convert_large(toolset: ToolSet, options: ListingOptions) -> Listing:
+    with large_data():
+        return _convert(toolset, options)
 
 
 def _converted(toolset: ToolSet, options: ListingOptions) -> Listing:

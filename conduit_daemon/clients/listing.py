@@ -7,12 +7,14 @@ stop nobody else's calls and one that cannot be decoded costs itself alone.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
 import trio
 
 from conduit_daemon.clients.port import Listing
+from conduit_daemon.collector import large_data
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Dropped, Tool
 
@@ -67,12 +69,13 @@ async def list_tools(server: str, request: Callable[[dict[str, Any]], Awaitable[
         size += len(raw_page)
         if cursors and size > _LARGEST:
             return _cut(tools, dropped, f"its pages have more than {_LARGEST >> 20} MiB")
-        for number, raw in enumerate(page.tools):
-            if number % _SLICE == _SLICE - 1:
-                await trio.lowlevel.checkpoint()
-            if len(tools) + len(dropped) >= MAX_TOOLS:
-                return _cut(tools, dropped, f"it lists more than {MAX_TOOLS} tools")
-            _add(server, raw, tools, dropped)
+        with large_data() if len(page.tools) > _SLICE else nullcontext():
+            for number, raw in enumerate(page.tools):
+                if number % _SLICE == _SLICE - 1:
+                    await trio.lowlevel.checkpoint()
+                if len(tools) + len(dropped) >= MAX_TOOLS:
+                    return _cut(tools, dropped, f"it lists more than {MAX_TOOLS} tools")
+                _add(server, raw, tools, dropped)
         if not page.nextCursor:
             return Listing(tuple(tools), tuple(dropped))
         if len(cursors) >= MAX_TOOLS:

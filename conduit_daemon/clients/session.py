@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 
@@ -17,6 +18,7 @@ import trio
 from conduit_daemon.clients.dispatcher import Dispatcher
 from conduit_daemon.clients.envelopes import UNDECODABLE
 from conduit_daemon.clients.host import ASKABLE, Asking, Declined, Host, Question
+from conduit_daemon.collector import large_data
 from conduit_daemon.errors import ClientError
 
 if TYPE_CHECKING:
@@ -54,7 +56,14 @@ class Negotiated(msgspec.Struct, frozen=True):
 
 async def import_sdk() -> None:
     """Imports the SDK without stopping the loop for it."""
-    await trio.to_thread.run_sync(importlib.import_module, "mcp.client.session")
+    for module in ("mcp.client.session", "anyio._backends._trio"):  # the latter would come with anyio's first event
+        if module not in sys.modules:
+            await trio.to_thread.run_sync(_import, module)
+
+
+def _import(module: str) -> None:
+    with large_data():
+        importlib.import_module(module)
 
 
 @final

@@ -31,6 +31,7 @@ from conduit_daemon.lines import (
 __all__ = ["LineDispatcher", "StdioTransport"]
 
 _MAX_BACKLOG: Final = 8 << 20
+_LONG: Final = 4 << 20
 _LAST_ANSWERS: Final = 0.5
 _LAST_WORDS: Final = 0.05
 _EOF_WAIT: Final = 0.2
@@ -175,6 +176,10 @@ class LineDispatcher(Dispatcher):
         """Takes what was read, in its order whichever task read it, with a turn for others now and then."""
         taken, lines = 0, self._lines
         while lines:
+            if isinstance(lines[0], bytes) and len(lines[0]) > _LONG:
+                await trio.lowlevel.checkpoint()  # it was just joined; looking at it is another turn
+                if not lines:
+                    return
             line = lines.popleft()
             if isinstance(line, Oversized):
                 self.take_oversized(line.head, line.tail, line.size)

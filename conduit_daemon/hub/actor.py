@@ -7,6 +7,7 @@ from the servers' ports.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, final
 
 import msgspec
@@ -15,6 +16,7 @@ import supervisors
 from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.port import Listing, Port
 from conduit_daemon.config.model import Config
+from conduit_daemon.hub.aside import Aside
 from conduit_daemon.hub.catalogue import Catalogue, Missing
 from conduit_daemon.hub.filtering import filter_of, filtered
 from conduit_daemon.hub.naming import build
@@ -73,10 +75,12 @@ class Hub(Actor):
         self._offers_from: list[tuple[str, Offerings]] = []
         self._offers_for: Config | None = None
         self._announcing = False
+        self._aside = Aside()
+        self._chosen: tuple[ToolSet, frozenset[str], dict[str, Dropped]] | None = None
 
     async def init(self) -> None:
         """Builds the catalogue anew."""
-        self._rebuild()
+        await self._rebuild()
 
     async def handle_call(self, request: Any, sender: From) -> object:
         """Gives the pipeline to callers inside the process."""
@@ -90,12 +94,12 @@ class Hub(Actor):
         """Takes word of a client's change, and the time to announce."""
         match message:
             case ClientChanged():
-                self._rebuild()
+                await self._rebuild()
             case _Announce():
                 self._announcing = False
                 self._announce()
 
-    def _rebuild(self) -> None:
+    async def _rebuild(self) -> None:
         config = self._config.current
         listings = [
             (server, port.listing)
@@ -103,13 +107,14 @@ class Hub(Actor):
             if port is not None and port.listing is not None
         ]
         before = self._catalogue.current
-        if listings != self._built_from or config is not self._built_for:
-            known, hidden = _known(config, listings)
-            self._built_from, self._built_for = listings, config
-        else:
+        if config is self._built_for and _same(listings, self._built_from):
             known, hidden = before.known, before.filtered
-        ready = {server for server, port in self._ports.items() if port.standing.offered}
-        offered = self._offered(known, ready)
+        else:
+            tools = sum(len(listing.tools) for _, listing in listings)
+            known, hidden = await self._aside.run(tools, partial(_known, config, listings))
+            self._built_from, self._built_for = listings, config
+        up = frozenset(server for server, port in self._ports.items() if port.standing.offered)
+        offered = await self._offered(known, up)
         self._catalogue.publish(
             Catalogue(
                 offered=before.offered if offered.id == before.offered.id else offered,
@@ -117,7 +122,7 @@ class Hub(Actor):
                 filtered=hidden,
                 missing=tuple(self._missing(config)),
                 offers=self._offers(config),
-                up=frozenset(ready),
+                up=up,
                 untold=frozenset(
                     server
                     for server, port in self._ports.items()
@@ -132,12 +137,14 @@ class Hub(Actor):
             self._announcing = True
             supervisors.send_after(supervisors.self_ref(), _Announce(), _DEBOUNCE)
 
-    def _offered(self, known: ToolSet, ready: set[str]) -> ToolSet:
+    async def _offered(self, known: ToolSet, up: frozenset[str]) -> ToolSet:
         withheld = {entry.exposed: why for entry in known if (why := self._withheld(entry)) is not None}
-        offered = known.only(lambda entry: entry.server_id in ready and entry.exposed not in withheld)
-        if not withheld:
-            return offered
-        return ToolSet.of(offered.entries, (*offered.dropped, *withheld.values()), offered.warnings)
+        chosen = (known, up, withheld)
+        if self._chosen is not None and self._chosen[0] is known and self._chosen[1:] == chosen[1:]:
+            return self._catalogue.current.offered
+        offered = await self._aside.run(len(known), partial(_select, known, up, withheld))
+        self._chosen = chosen
+        return offered
 
     def _offers(self, config: Config) -> Offers:
         """What is offered beside tools, built anew only where something changed."""
@@ -182,6 +189,18 @@ class Hub(Actor):
             removed_names=removed[:_NAMED],
         )
         self._announced.publish(now)
+
+
+def _same(one: list[tuple[str, Listing]], other: list[tuple[str, Listing]]) -> bool:
+    """Whether these are the same objects, in the same order: comparing what they hold would take longer."""
+    return len(one) == len(other) and all(a[0] == b[0] and a[1] is b[1] for a, b in zip(one, other, strict=True))
+
+
+def _select(known: ToolSet, up: frozenset[str], withheld: Mapping[str, Dropped]) -> ToolSet:
+    offered = known.only(lambda entry: entry.server_id in up and entry.exposed not in withheld)
+    if not withheld:
+        return offered
+    return ToolSet.of(offered.entries, (*offered.dropped, *withheld.values()), offered.warnings)
 
 
 def _known(config: Config, listings: list[tuple[str, Listing]]) -> tuple[ToolSet, frozenset[tuple[str, str]]]:

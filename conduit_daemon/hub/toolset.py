@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -22,6 +21,7 @@ __all__ = ["Entry", "ToolSet", "canonical", "definition_digest"]
 T = TypeVar("T")
 
 _DERIVED: Final = 32
+_NOTHING: Final[Any] = object()
 _ID_LENGTH = 32
 _EMPTY_ID = hashlib.sha256().hexdigest()[:_ID_LENGTH]
 _ENCODER = msgspec.json.Encoder(order="sorted")
@@ -130,15 +130,17 @@ class ToolSet(msgspec.Struct, frozen=True, dict=True):
         return key in self.__dict__.get("_derived", ())
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` computes from this toolset, kept with it: the last 32 keys asked for."""
-        kept: OrderedDict[Hashable, Any] = self.__dict__.setdefault("_derived", OrderedDict())
-        if key in kept:
-            kept.move_to_end(key)
-        else:
-            kept[key] = make()
-            if len(kept) > _DERIVED:
-                kept.popitem(last=False)
-        found: T = kept[key]
+        """What `make` computes from this toolset, kept with it: the last 32 keys asked for.
+
+        It may be called from several threads; at worst both compute the same.
+        """
+        kept: dict[Hashable, Any] = self.__dict__.setdefault("_derived", {})
+        found: T = kept.pop(key, _NOTHING)
+        if found is _NOTHING:
+            found = make()
+        kept[key] = found
+        if len(kept) > _DERIVED:
+            kept.pop(next(iter(tuple(kept))), None)
         return found
 
     def __iter__(self) -> Iterator[Entry]:

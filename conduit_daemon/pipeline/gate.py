@@ -11,6 +11,7 @@ import trio
 from conduit_daemon.clients.port import Port
 from conduit_daemon.config.model import Config, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.aside import Aside
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Outcome
@@ -58,6 +59,7 @@ class Gate:
         bus: Where events go.
         recorder: The audit; None where it is off.
         validators: The tools' schemas, compiled.
+        aside: Where what is computed over many tools stops nobody.
         deadlines: The timer heap of calls that wait or have a time limit of their own.
         track_taint: Whether a caller's own taint is added to what its calls bring along.
         max_call_time: Seconds that a call may take at its server, whatever its progress.
@@ -88,6 +90,7 @@ class Gate:
         self.governance = governance or Governance(None, bus)
         self.deadlines = self.governance.deadlines
         self.validators = Validators()
+        self.aside = Aside()
         self.slots = Slots(limits.max_in_flight)
         self.server_slots: dict[str, Slots] = {}
         self.max_call_time = limits.max_call_time

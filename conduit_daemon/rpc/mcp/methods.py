@@ -105,7 +105,8 @@ class McpMethods:
 
     async def _list_tools(self, connection: Connection, request: Request) -> object:
         catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
-        offered = self._confined(connection, catalogue.offered)
+        count = len(catalogue.offered)
+        offered = await self._gate.aside.run(count, lambda: self._confined(connection, catalogue.offered))
         listed = await adapters.list_tools(offered, adapters.ListingOptions(), self._gate.bus)
         return {"tools": listed.encoded}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import final
 
 from conduit_daemon import adapters
@@ -73,4 +74,6 @@ class ToolMethods:
         waited = None if params.client is None else (params.client,)
         catalogue = await listing(self._gate.catalogue, wait, servers=waited)
         named = None if params.set is None else named_toolset(self._config.current, params.set)
-        return adapters.choose(catalogue.offered, client=params.client, prefix=params.prefix, named=named)
+        offered = catalogue.offered
+        chosen = partial(adapters.choose, offered, client=params.client, prefix=params.prefix, named=named)
+        return await self._gate.aside.run(len(offered), chosen)
