@@ -13,7 +13,7 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from conduit_daemon.clients.process import ServerProcess
+from conduit_daemon.clients.process import ServerProcess, Warden
 from conduit_daemon.config import ServerConfig
 from conduit_daemon.service.guardian import Guardian
 from conduit_daemon.telemetry.events import EventBus
@@ -117,7 +117,9 @@ async def test_the_guardian_costs_a_spawn_nothing_to_notice(table: Any) -> None:
     config = ServerConfig(command="sleep", args=("60",))
     took: dict[str, list[float]] = {"with": [], "without": []}
     for _ in range(50):
-        for name, warden in (("with", guardian), ("without", NoWarden())):
+        wardens: list[tuple[str, Warden]] = [("with", guardian), ("without", NoWarden())]
+        random.shuffle(wardens)
+        for name, warden in wardens:
             began = time.perf_counter()
             process = await ServerProcess.open(config, warden, os.environ)
             took[name].append(time.perf_counter() - began)
