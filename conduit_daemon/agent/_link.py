@@ -12,7 +12,8 @@ import errno
 import os
 import socket
 from collections import deque
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +25,7 @@ __all__ = ["BUSY", "PROGRESS", "Link", "NotSent", "Slot", "connect"]
 BUSY = "its queue of connections is full"
 PROGRESS = "notifications/progress"
 _CHUNK = 262_144
+_LONGEST_PATH: Final = 107  # sun_path of unix(7), less its NUL
 _NO_ANSWER = msgspec.Raw(b"null")
 
 
@@ -283,16 +285,20 @@ def connect(places: tuple[Sockets, ...], *, control: bool) -> Link:
             sock.connect(os.fspath(path))
         except OSError as error:
             sock.close()
-            tried.append((path, _why(error)))
+            tried.append((path, _why(error, path)))
             continue
         return Link(sock)
     raise DaemonUnreachable(tuple(tried))
 
 
-def _why(error: OSError) -> str:
+def _why(error: OSError, path: Path) -> str:
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        return f"its path is longer than the {_LONGEST_PATH} bytes that a socket's can have"
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return "no such socket"
+        case errno.ECONNREFUSED if not path.is_socket():  # so Linux says it of any other file
+            return "not a socket"
         case errno.ECONNREFUSED:
             return "left behind by a daemon that is gone"
         case errno.EACCES | errno.EPERM:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import socket
 import threading
 import time
 
@@ -226,7 +227,8 @@ def test_no_daemon_is_said_with_what_was_tried_and_what_to_do(tmp_path, monkeypa
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     (tmp_path / "run/conduit").mkdir(parents=True)
-    (tmp_path / "run/conduit/agent.sock").write_text("no socket")
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(tmp_path / "run/conduit/agent.sock"))
 
     with pytest.raises(DaemonUnreachable) as caught:
         Conduit().status()
@@ -238,8 +240,14 @@ def test_no_daemon_is_said_with_what_was_tried_and_what_to_do(tmp_path, monkeypa
 
 
 def test_a_path_that_is_too_long_is_said(tmp_path):
-    with pytest.raises(DaemonUnreachable, match="too long"):
+    with pytest.raises(DaemonUnreachable, match="longer than the 107 bytes"):
         Conduit(tmp_path / ("x" * 120)).status()
+
+
+def test_a_file_that_is_no_socket_is_said(tmp_path):
+    (tmp_path / "agent.sock").write_text("no socket")
+    with pytest.raises(DaemonUnreachable, match="not a socket"):
+        Conduit(tmp_path / "agent.sock").status()
 
 
 def test_connect_waits_for_a_daemon_to_come_up(fake):

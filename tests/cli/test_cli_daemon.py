@@ -247,6 +247,13 @@ def test_servers_accept_and_taint(daemon):
     assert json.loads(daemon("taint", "reset", "--session", "thread 8", "--json").stdout) == {"reset": 0}
 
 
+def test_the_metrics_are_printed(daemon):
+    daemon("call", "notebook__read_note", "id=n1")
+    lines = daemon("metrics").stdout.splitlines()
+    assert any(line.startswith("# TYPE conduit_") for line in lines)
+    assert json.loads(daemon("metrics", "--json").stdout)["text"].splitlines()[0] == lines[0]
+
+
 def test_the_log_level_is_changed(daemon):
     assert daemon("log-level", "debug").stdout == "The log level is debug; it was info.\n"
     assert json.loads(daemon("log-level", "info", "--json").stdout) == {"level": "debug"}
