@@ -16,9 +16,9 @@ from conduit_daemon.cli.connection import ask
 
 __all__ = ["until_ready", "waiting_for_servers"]
 
+_HOPELESS: Final = "needs_attention"
 _LOOK: Final = 0.1
 _COMING: Final = frozenset({"connecting", "waiting"})
-_HOPELESS: Final = frozenset({"needs_attention", "stopped"})
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def until_ready(
             answer, status = ask(conduit, requests.status())
             now = status.servers.get(server, ServerStatus(state="removed"))
             same = before is not None and (now.pid, now.since) == (before.pid, before.since)
-            if (now.state == "ready" and not same) or now.state in _HOPELESS or time.monotonic() >= deadline:
+            if (now.state == "ready" and not same) or now.state == _HOPELESS or time.monotonic() >= deadline:
                 return answer.get("servers", {}).get(server, msgspec.to_builtins(now)), now
             if tell is not None:
                 rest = deadline - time.monotonic()

@@ -2,11 +2,8 @@
 
 import inspect
 import json
-import os
-import pty
 import re
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -158,22 +155,7 @@ def test_ctrl_c_cancels_the_call(talking, tmp_path):
         time.sleep(0.02)
 
 
-def on_a_terminal(conduit, *words):
-    """What a terminal gets to see of a command, and its exit code."""
-    ours, theirs = pty.openpty()
-    process = conduit.open(*words, terminal=theirs)
-    os.close(theirs)
-    seen = b""
-    while select.select([ours], [], [], 10)[0]:
-        try:
-            seen += os.read(ours, 65536)
-        except OSError:  # Linux ends a pseudo-terminal so
-            break
-    os.close(ours)
-    return seen, process.wait(10)
-
-
-def test_a_terminal_does_not_obey_what_a_server_says(talking):
+def test_a_terminal_does_not_obey_what_a_server_says(talking, on_a_terminal):
     hostile = json.dumps({"a": "x\x1b]0;title\x07\u009b31m"})
     assert "\x1b" not in hostile
 
@@ -184,7 +166,7 @@ def test_a_terminal_does_not_obey_what_a_server_says(talking):
     assert talking("call", "text", hostile).stdout == "x\x1b]0;title\x07\x9b31m\n"
 
 
-def test_a_terminal_is_shown_what_is_waited_for(talking):
+def test_a_terminal_is_shown_what_is_waited_for(talking, on_a_terminal):
     seen, code = on_a_terminal(talking, "call", "progress")
 
     assert code == 0
