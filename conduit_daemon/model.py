@@ -227,8 +227,15 @@ class ToolReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration: float
 
 
-Method = Literal["tools/call", "resources/read", "prompts/get", "completion/complete"]
-"""What a call asks of a server. The last three go as tools named ``resource:URI`` and ``prompt:NAME``."""
+Method = Literal[
+    "tools/call",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/get",
+    "completion/complete",
+]
+"""What a call asks of a server. All but the first go as tools named ``resource:URI`` and ``prompt:NAME``."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,6 +89,10 @@ class _Watch(Observer):
     def _current(self) -> bool:
         return self._client.generation == self._generation
 
+    @property
+    def subscriptions(self) -> set[str]:
+        return self._client.subscriptions
+
     def on_started(self, pid: int) -> None:
         if self._current():
             self._client.note_started(pid)
@@ -104,6 +108,10 @@ class _Watch(Observer):
     def on_offerings(self, offerings: Offerings) -> None:
         if self._current():
             self._client.note_offerings(offerings)
+
+    def on_updated(self, uri: str) -> None:
+        if self._current():
+            self._client.note_updated(uri)
 
     def on_lost(self, ended: Ended) -> None:
         if self._current():
@@ -159,6 +167,11 @@ class Client(Actor):
         self._last_stderr: tuple[str, ...] = ()
         self._again = False
         self._stopping: list[From] | None = None
+
+    @property
+    def subscriptions(self) -> set[str]:
+        """URIs of the resources that are subscribed to."""
+        return self._port.subscriptions
 
     async def init(self) -> None:
         """Begins to connect, or to wait for a call; never waits for either."""
@@ -380,6 +393,11 @@ class Client(Actor):
         """What the server offers beside tools is known, or changed."""
         self._port.offerings = offerings
         self._on_change(self._server)
+
+    def note_updated(self, uri: str) -> None:
+        """A resource that was subscribed to has changed."""
+        if self._port.on_updated is not None:
+            self._port.on_updated(self._server, uri)
 
     def note_lost(self, ended: Ended) -> None:
         """No call may come any more."""

@@ -17,7 +17,7 @@ from conduit_daemon.clients.transport import CallHeaders
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Method
 
-__all__ = ["CallContext", "CallParams", "Params", "RunningCall", "headers_of", "params_of"]
+__all__ = ["CallContext", "CallParams", "Granted", "Params", "RunningCall", "headers_of", "params_of"]
 
 _MAX_ROUNDS: Final = 10
 _AWAKE: Final = 5.0
@@ -36,7 +36,7 @@ class CallParams(msgspec.Struct):
 
 
 class ReadParams(msgspec.Struct):
-    """The params of ``resources/read``."""
+    """The params of what is asked about a resource."""
 
     uri: str
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
@@ -69,7 +69,7 @@ def params_of(method: Method, tool: str, arguments: dict[str, Any]) -> Params:
     if method == "tools/call":
         return CallParams(tool, arguments)
     kind, _, name = tool.partition(":")
-    if method == "resources/read":
+    if method.startswith("resources/"):
         return ReadParams(name)
     if method == "prompts/get":
         return CallParams(name, arguments)
@@ -87,6 +87,29 @@ def headers_of(headers: CallHeaders, method: Method, params: Params) -> Mapping[
     from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value  # noqa: PLC0415 - see clients.session
 
     return {**headers.of_method(method), MCP_NAME_HEADER: encode_header_value(name)}
+
+
+@final
+class Granted:
+    """A request that is answered with an empty result here, as soon as its caller has it in hand."""
+
+    caller: object = None
+
+    def __init__(self, nursery: trio.Nursery | None, on_result: OnResult) -> None:
+        self._on_result: OnResult | None = on_result
+        if nursery is not None:
+            nursery.start_soon(self._answer)
+
+    async def _answer(self) -> None:
+        on_result, self._on_result = self._on_result, None
+        if on_result is not None:
+            on_result(msgspec.Raw(b"{}"), False, None)
+
+    def cancel(self, error: ClientError) -> None:
+        """Ends it with `error`."""
+        on_result, self._on_result = self._on_result, None
+        if on_result is not None:
+            on_result(None, False, error)
 
 
 class CallContext(Protocol):
@@ -292,7 +315,9 @@ class RunningCall:
             self._finish(None, False, error)
 
     async def _ask_one(self, key: str, request: InputRequest, answers: dict[str, Any]) -> None:
-        question = Question(server=self._context.server, method=request.method, params=request.params, call=self)
+        question = Question(
+            server=self._context.server, method=request.method, params=request.params, call=self, key=key
+        )
         answers[key] = await self._context.host.answer(question)
 
     def _send_again(self) -> None:

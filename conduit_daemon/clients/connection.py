@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, cast, final
 import msgspec
 import trio
 
-from conduit_daemon.clients.calls import Params, RunningCall, headers_of, params_of
+from conduit_daemon.clients.calls import Granted, Params, RunningCall, headers_of, params_of
 from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress, Pending
-from conduit_daemon.clients.following import Following
-from conduit_daemon.clients.host import CAPABILITIES_KEY, ConfiguredHost
+from conduit_daemon.clients.following import SUBSCRIBING, Following
+from conduit_daemon.clients.host import CAPABILITIES_KEY, LOG_LEVEL_KEY, Caller, ConfiguredHost
 from conduit_daemon.clients.listing import list_tools
 from conduit_daemon.clients.offerings import Offerings, list_offerings
 from conduit_daemon.clients.port import Listing, OnResult
@@ -62,6 +62,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Observer:
     """Whom a connection tells how it goes; called from its task. See `clients.actor`."""
 
+    @property
+    def subscriptions(self) -> set[str]:
+        """URIs of the resources that are subscribed to; a connection's successor takes them over."""
+        return set()
+
     def on_started(self, pid: int) -> None:
         """The process runs; not told of a server that is none of ours."""
 
@@ -73,6 +78,9 @@ class Observer:
 
     def on_offerings(self, offerings: Offerings) -> None:
         """What the server offers beside tools is known, or changed."""
+
+    def on_updated(self, uri: str) -> None:
+        """A resource that was subscribed to has changed."""
 
     def on_lost(self, ended: Ended) -> None:
         """No call may come any more; told once, before the process is gone altogether."""
@@ -123,6 +131,9 @@ class Connection:
             list_offerings=self._list_offerings,
             on_listing=observer.on_listing,
             on_offerings=observer.on_offerings,
+            on_updated=observer.on_updated,
+            subscriptions=observer.subscriptions,
+            request=self._request,
         )
         self._ready_at: float | None = None
         self._garbage = 0
@@ -143,12 +154,18 @@ class Connection:
         on_progress: OnProgress | None,
         method: Method = "tools/call",
         caller: object = None,
-    ) -> RunningCall:
+    ) -> RunningCall | Granted:
         """Sends a call; see `Port.begin`."""
+        if method in SUBSCRIBING:
+            self._following.subscribe(tool, wanted=method == "resources/subscribe")
+            if self._modern:
+                return Granted(self.nursery, on_result)
         request_id = self.wire.mint_id()
         params = params_of(method, tool, arguments)
         if meta or self._meta or on_progress is not None:
             own = {key: value for key, value in meta.items() if not key.startswith(_RESERVED_META)}
+            if LOG_LEVEL_KEY in meta:
+                own[LOG_LEVEL_KEY] = meta[LOG_LEVEL_KEY]
             own.update(self._meta)
             if self._modern:
                 own[CAPABILITIES_KEY] = self.host.offered_to(caller)
@@ -375,7 +392,9 @@ class Connection:
     # ---- what it says
 
     def _hear(self, method: str, params: msgspec.Raw) -> None:
-        self._following.note(method)
+        self._following.note(method, params)
+        if method == "notifications/message" and (call := self._only_call()) is not None and call.caller is not None:
+            cast(Caller, call.caller).tell(self.server, method, params)
 
     def _log_stderr(self, text: str) -> None:
         level = self._settings.config.log_stderr

@@ -8,7 +8,17 @@ from typing import Any, Final, Protocol, cast, final
 
 import msgspec
 
-__all__ = ["ASKABLE", "CAPABILITIES_KEY", "Asking", "Caller", "ConfiguredHost", "Declined", "Host", "Question"]
+__all__ = [
+    "ASKABLE",
+    "CAPABILITIES_KEY",
+    "LOG_LEVEL_KEY",
+    "Asking",
+    "Caller",
+    "ConfiguredHost",
+    "Declined",
+    "Host",
+    "Question",
+]
 
 ASKABLE: Final[Mapping[str, str]] = {
     "roots/list": "roots",
@@ -17,6 +27,7 @@ ASKABLE: Final[Mapping[str, str]] = {
 }
 """The requests that a server may make, and the capability that each needs."""
 
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 
 _NOT_OFFERED: Final = -32600
@@ -48,12 +59,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         params: As the server gave them.
         call: The call that asks, where that is certain: a server of 2026-07-28 says so, of an older one it is
             the only call in flight, or any where all are of one caller. Else None.
+        key: What a server of 2026-07-28 calls this one of its questions.
     """
 
     server: str
     method: str
     params: dict[str, Any]
     call: Asking | None
+    key: str | None = None
 
 
 class Declined(Exception):
@@ -81,6 +94,9 @@ class Caller(Protocol):
         Raises:
             Declined: It is not answered.
         """
+
+    def tell(self, server: str, method: str, params: msgspec.Raw) -> None:
+        """Passes on what a server tells about its call, without waiting."""
 
 
 class Host(Protocol):

@@ -108,6 +108,7 @@ class Instances:
             )
         port = Port(server, Standing(state="idle", since=time.time(), reason=resting(server)), base.listing)
         instance = Instance(server, str(next(self._numbers)), config, port)
+        port.on_updated = base.on_updated
         port.release = partial(self._close, instance)
         base.instances += 1
         self._instances.append(instance)

@@ -179,6 +179,8 @@ class Port:
         instantiate: Makes the port of a server for one caller alone; None where one server is for all.
         release: Ends such a server; None for the server that is for all.
         on_restart: Called when somebody has the server restarted, where callers have servers of their own.
+        on_updated: Called with the server's id and the URI of a resource that was subscribed to and has changed.
+        subscriptions: URIs of the resources that are subscribed to.
         instances: How many callers have a server of their own.
     """
 
@@ -198,6 +200,8 @@ class Port:
         self.instantiate: Callable[[], Port] | None = None
         self.release: Callable[[], None] | None = None
         self.on_restart: Callable[[], None] | None = None
+        self.on_updated: Callable[[str, str], None] | None = None
+        self.subscriptions: set[str] = set()
         self.instances = 0
         self._held: dict[_PortCall, float] = {}
         self._recent: deque[float] = deque(maxlen=_RECENT)

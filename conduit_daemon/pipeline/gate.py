@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from collections.abc import Callable
 from typing import Final, Protocol, final
 
 import trio
@@ -69,6 +70,7 @@ class Gate:
         flights: The calls that are on their way.
         total: How many calls have ended.
         errors: Of those, how many failed or reported a failure.
+        on_updated: Called with (server, URI) of a resource that was subscribed to and has changed.
     """
 
     def __init__(
@@ -104,12 +106,17 @@ class Gate:
         self.errors = 0
         self._remembered: dict[str, ToolSet] = {}
         self._tools_remembered = 0
+        self.on_updated: Callable[[str, str], None] | None = None
         self._run = secrets.token_hex(3)
         self._count = itertools.count(1)
 
     def new_call_id(self) -> str:
         """An id for a call, unique also across restarts of the daemon."""
         return f"{self._run}-{next(self._count):x}"
+
+    def _updated(self, server: str, uri: str) -> None:
+        if self.on_updated is not None:
+            self.on_updated(server, uri)
 
     def landed(self, flight: InFlight) -> None:
         """A call has ended."""
@@ -148,7 +155,10 @@ class Gate:
         self.governance.configure(config)
 
     def configure_server(self, server: str, config: ServerConfig) -> None:
-        """Sets how many calls run on a server at a time."""
+        """Sets how many calls run on a server at a time, and who is told of its resources' changes."""
+        port = self.ports.get(server)
+        if port is not None:
+            port.on_updated = self._updated
         slots = self.server_slots.get(server)
         if slots is None:
             self.server_slots[server] = Slots(config.max_in_flight)

@@ -193,7 +193,10 @@ def test_input_that_is_missing_is_asked_for_again_and_a_foreign_state_refused(se
     again = rpc.result("tools/call", {**params, **state, "inputResponses": {"other": {}}})
     assert again["resultType"] == "input_required"
     assert list(again["inputRequests"]) == [key]
-    wrong = rpc.ask("tools/call", {**params, "requestState": "x" + asked["requestState"]})["error"]
+    assert again["requestState"] != asked["requestState"]
+    assert rpc.ask("tools/call", {**params, **state})["error"]["code"] == -32602  # each state is good once
+    state = {"requestState": again["requestState"]}
+    wrong = rpc.ask("tools/call", {**params, "requestState": "x" + again["requestState"]})["error"]
     assert wrong["code"] == -32602
     other = rpc.ask("tools/call", {**params, "name": "s__echo", **state})["error"]
     assert "another request" in other["message"]

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FAKE = Path(__file__).parents[1] / "fakes" / "offering_server.py"
+PREFIX = "io.modelcontextprotocol/"
 SHAKE = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "test", "version": "0"}, "capabilities": {}}
 
 
@@ -138,3 +141,53 @@ def test_changes_are_told_and_a_server_that_is_down_keeps_its_names(start: Any) 
     assert names(rpc, "resources/list", "resources") == []
     error = rpc.ask("resources/read", {"uri": "note://today"})["error"]
     assert error["data"]["kind"] == "unavailable"
+
+
+MODERN = {f"{PREFIX}protocolVersion": "2026-07-28", f"{PREFIX}clientCapabilities": {}}
+
+
+@pytest.mark.parametrize("words", [(), ("modern",)])
+def test_a_host_is_told_of_resources_that_it_subscribed_to(start: Any, words: tuple[str, ...]) -> None:
+    daemon = start(offering("a", *words))
+    daemon.wait_ready("a")
+    older, newer, other = daemon.rpc(), daemon.rpc(), daemon.rpc()
+    older.result("initialize", SHAKE)
+    daemon.wait_until(lambda: bool(older.result("resources/list")["resources"]))
+    assert older.result("resources/subscribe", {"uri": "note://today"}) == {}
+    wanted = {"resourceSubscriptions": ["day://x", "nowhere://x"]}
+    listening = newer.send("subscriptions/listen", {"notifications": wanted, "_meta": MODERN})
+    assert newer.receive()["params"]["notifications"] == {"resourceSubscriptions": ["day://x"]}
+    assert "error" in older.ask("resources/subscribe", {"uri": "nowhere://x"})
+
+    def touched() -> list[str]:
+        uris: list[str] = json.loads(other.call("a__touch")["content"][0]["text"])
+        return uris
+
+    daemon.wait_until(lambda: touched() == ["day://x", "note://today"])
+    mark = {"_meta": {f"{PREFIX}subscriptionId": listening}}
+    assert newer.receive()["params"] == {"uri": "day://x", **mark}
+    told = older.receive()
+    while told["method"].endswith("list_changed"):
+        told = older.receive()
+    assert told["params"] == {"uri": "note://today"}
+    assert other.result("ping") == {}
+    assert other.notifications == []
+    daemon.rpc(control=True).result("conduit/servers/restart", {"server": "a"})
+    daemon.wait_until(lambda: daemon.status()["servers"]["a"]["restarts"] == 1 and daemon.state("a") == "ready")
+    daemon.wait_until(lambda: touched() == ["day://x", "note://today"])  # the new process is subscribed to again
+    assert older.result("resources/unsubscribe", {"uri": "note://today"}) == {}
+    daemon.wait_until(lambda: touched() == ["day://x"])
+
+
+def test_logs_reach_the_host_that_called_from_the_level_on_that_it_set(start: Any) -> None:
+    daemon = start(offering("a"))
+    daemon.wait_ready("a")
+    older, newer, agent = daemon.rpc(), daemon.rpc(), daemon.rpc()
+    older.result("initialize", SHAKE)
+    older.result("logging/setLevel", {"level": "info"})
+    for rpc, meta in ((older, {}), (newer, {**MODERN, f"{PREFIX}logLevel": "debug"}), (agent, {})):
+        rpc.result("tools/call", {"name": "a__log", "_meta": meta})
+    logs = [note["params"] for note in older.notifications if note["method"] == "notifications/message"]
+    assert logs == [{"level": "warning", "data": "warning", "logger": "a"}]
+    assert [note["params"]["level"] for note in newer.notifications] == ["debug", "warning"]
+    assert agent.notifications == []

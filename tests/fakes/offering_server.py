@@ -24,6 +24,7 @@ LOCK = threading.Lock()
 WAITING: dict[Any, Any] = {}
 EXTRA = threading.Event()
 META = "io.modelcontextprotocol/"
+WATCHED: dict[str, Any] = {}
 SEEN: list[dict[str, Any]] = []
 QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "elicit": ("elicitation/create", {"message": "Your name?", "requestedSchema": {"type": "object"}}),
@@ -52,7 +53,7 @@ def text(value: Any) -> dict[str, Any]:
 
 def tools() -> list[dict[str, Any]]:
     schema = {"type": "object"}
-    names = ["echo", "reveal", "seen"] + ([] if "bare" in WORDS else ["ask", "ask_twice", "ask_all"])
+    names = ["echo", "reveal", "seen", "touch", "log"] + ([] if "bare" in WORDS else ["ask", "ask_twice", "ask_all"])
     return [{"name": name, "inputSchema": schema} for name in names]
 
 
@@ -116,6 +117,15 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         answer(request_id, text("look"))
         for what in ("resources", "prompts"):
             send({"method": f"notifications/{what}/list_changed"})
+    elif name == "touch":
+        for uri in sorted(WATCHED):
+            mark = {"_meta": {f"{META}subscriptionId": WATCHED[uri]}} if MODERN else {}
+            send({"method": "notifications/resources/updated", "params": {"uri": uri, **mark}})
+        answer(request_id, text(sorted(WATCHED)))
+    elif name == "log":
+        for level in ("debug", "warning"):
+            send({"method": "notifications/message", "params": {"level": level, "data": level}})
+        answer(request_id, text("logged"))
     elif name == "seen":
         answer(request_id, text(SEEN))
     elif name == "ask":
@@ -165,7 +175,15 @@ def take(message: dict[str, Any]) -> None:
         case "subscriptions/listen" if MODERN:
             mark = {f"{META}subscriptionId": request_id}
             told = {"notifications": params["notifications"], "_meta": mark}
+            WATCHED.clear()
+            WATCHED.update(dict.fromkeys(params["notifications"].get("resourceSubscriptions") or (), request_id))
             send({"method": "notifications/subscriptions/acknowledged", "params": told})
+        case "resources/subscribe" if not MODERN:
+            WATCHED[params["uri"]] = None
+            answer(request_id, {})
+        case "resources/unsubscribe" if not MODERN:
+            WATCHED.pop(params["uri"], None)
+            answer(request_id, {})
         case "ping":
             answer(request_id, {})
         case "tools/list":

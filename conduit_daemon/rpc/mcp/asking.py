@@ -12,8 +12,9 @@ from typing import Any, Protocol, final
 import msgspec
 import trio
 
-from conduit_daemon.clients.host import Declined, Question
+from conduit_daemon.clients.host import CAPABILITIES_KEY, LOG_LEVEL_KEY, Declined, Question
 from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.mcp.logs import LEVELS, forward_log
 
 __all__ = ["Exchange", "HandshakeHost", "StatelessHost"]
 
@@ -31,6 +32,10 @@ class HandshakeHost:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.capabilities = connection.host.capabilities
+
+    def tell(self, server: str, method: str, params: msgspec.Raw) -> None:
+        """Passes on what a server logs, from the level on that the host asked for."""
+        forward_log(self._connection, server, method, params, self._connection.host.log_level or LEVELS[0])
 
     async def answer(self, question: Question) -> dict[str, Any]:
         """The host's answer.
@@ -65,21 +70,29 @@ class StatelessHost:
     """A host of the newer era, as a server's caller: of one call.
 
     Args:
-        capabilities: What its request says it can do.
+        connection: Its connection.
+        meta: Its request's ``_meta``.
         exchange: The request.
 
     Attributes:
         state: The ``requestState`` by which the call is found again; None before it first asked.
     """
 
-    __slots__ = ("_count", "_exchange", "_open", "capabilities", "state")
+    __slots__ = ("_connection", "_count", "_exchange", "_log_level", "_open", "capabilities", "state")
 
-    def __init__(self, capabilities: dict[str, Any], exchange: Exchange) -> None:
-        self.capabilities = capabilities
+    def __init__(self, connection: Connection, meta: dict[str, Any], exchange: Exchange) -> None:
+        self.capabilities: dict[str, Any] = meta[CAPABILITIES_KEY]
+        self._connection = connection
+        self._log_level = meta.get(LOG_LEVEL_KEY)
         self.state: str | None = None
         self._exchange = exchange
         self._open: dict[str, _Open] = {}
         self._count = 0
+
+    def tell(self, server: str, method: str, params: msgspec.Raw) -> None:
+        """Passes on what a server logs, if the request asked for it."""
+        if self._log_level in LEVELS:
+            forward_log(self._connection, server, method, params, self._log_level)
 
     async def answer(self, question: Question) -> dict[str, Any]:
         """The host's answer, which comes with its next request.
@@ -88,7 +101,9 @@ class StatelessHost:
             Declined: It answered with what is no object.
         """
         self._count += 1
-        key = f"input_{self._count}"
+        key = question.key
+        if key is None or key in self._open:
+            key = f"input_{self._count}"
         waiting = self._open[key] = _Open(question, trio.Event())
         try:
             await trio.lowlevel.checkpoint()  # whatever else is asked at the same time goes along
@@ -102,8 +117,7 @@ class StatelessHost:
 
     def ask(self) -> None:
         """Tells the host which input is required; what it has not answered is asked again."""
-        if self.state is None:
-            self.state = secrets.token_urlsafe(16)
+        self.state = secrets.token_urlsafe(16)
         wanted = {
             key: {"method": waiting.question.method, "params": waiting.question.params}
             for key, waiting in self._open.items()

@@ -17,15 +17,17 @@ from conduit_daemon.pipeline.run import Flight, start
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.rpc.mcp.asking import HandshakeHost, StatelessHost
-from conduit_daemon.rpc.mcp.eras import CAPABILITIES, fit, is_modern
+from conduit_daemon.rpc.mcp.eras import fit, is_modern, meta_of
 from conduit_daemon.rpc.progress import forward
-from conduit_daemon.rpc.protocol import Request, RequestId
+from conduit_daemon.rpc.protocol import Refused, Request, RequestId
 
-__all__ = ["CallRequest", "call_tool", "complete", "failed_result", "get_prompt", "read_resource"]
+__all__ = ["CallRequest", "call_tool", "complete", "failed_result", "get_prompt", "read_resource", "subscribe"]
 
 UNKNOWN_TO_HOSTS: Final = frozenset({"unknown_tool", "unknown_toolset", "shutting_down", "internal", "invalid_params"})
 _NOT_FOUND: Final = -32002
 _MOST_PARKED: Final = 256
+_HOSTS_OWN: Final = frozenset({-32021, -32042})
+"""Codes of servers' errors that hosts act on: a capability is missing; the user must visit a URL first."""
 
 
 class _Params(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,16 +81,15 @@ class CallRequest:
     def caller(self, meta: dict[str, Any]) -> HandshakeHost | StatelessHost | None:
         """Who answers what the call's server asks; None where nobody can."""
         if not self._modern:
-            return HandshakeHost(self._connection) if self._connection.host.capabilities else None
-        capabilities = meta.get(CAPABILITIES)
-        if not isinstance(capabilities, dict) or not capabilities:
-            return None
-        self._stateless = StatelessHost(capabilities, self)
+            return HandshakeHost(self._connection) if self._connection.host.initialized else None
+        self._stateless = StatelessHost(self._connection, meta, self)
         return self._stateless
 
     def answer(self, outcome: Outcome) -> None:
         """Answers the request with what came of the call; where none waits, the next one that asks for it."""
         self._connection.context.callers.pop(outcome.call.id, None)
+        if self._method == "resources/subscribe":
+            self._note_subscription(outcome)
         if self._request_id is None:
             self._outcome = outcome
             return
@@ -122,11 +123,16 @@ class CallRequest:
         else:
             self._stateless.take(responses)
 
+    def _note_subscription(self, outcome: Outcome) -> None:
+        uri = self._name.partition(":")[2]
+        if outcome.error is None and outcome.server is not None and self._method == "resources/subscribe":
+            self._connection.host.subscriptions[uri] = outcome.server
+
     def _line(self, request_id: RequestId, outcome: Outcome) -> bytes:
         error = outcome.error
         if error is None:
             return protocol.answer(request_id, fit(self._method, outcome.result, modern=self._modern))
-        if self._method == "tools/call" and error.kind not in UNKNOWN_TO_HOSTS:
+        if self._method == "tools/call" and error.kind not in UNKNOWN_TO_HOSTS and self._code(error) == error.code:
             failed = msgspec.Raw(msgspec.json.encode(failed_result(error)))
             return protocol.answer(request_id, fit(self._method, failed, modern=self._modern))
         return protocol.error_answer(request_id, self._code(error), error.message, self._data(error))
@@ -134,15 +140,19 @@ class CallRequest:
     def _code(self, error: ClientError) -> int:
         """The server's own code of an error, if it is the server's; a resource that is unknown has an old one too."""
         own = error.data.get("error")
-        if error.kind == "server_error" and self._method != "tools/call" and isinstance(own, dict):
+        if error.kind == "server_error" and isinstance(own, dict):
             code = own.get("code")
-            return code if isinstance(code, int) else error.code
+            if isinstance(code, int) and (self._method != "tools/call" or code in _HOSTS_OWN):
+                return code
         if error.kind == "unknown_tool" and self._method == "resources/read" and not self._modern:
             return _NOT_FOUND
         return error.code
 
     def _data(self, error: ClientError) -> dict[str, Any]:
         data = error.to_data()
+        own = error.data.get("error")
+        if isinstance(own, dict) and isinstance(own.get("data"), dict):
+            data = {**own["data"], **data}
         return {**data, "uri": self._name.partition(":")[2]} if self._method == "resources/read" else data
 
 
@@ -167,6 +177,14 @@ def read_resource(connection: Connection, request: Request) -> None:
     """Starts a resources/read; as `call_tool`."""
     params = protocol.decode_params(request.params, _ReadParams)
     _start(connection, request, params, "resources/read", f"resource:{params.uri}", {})
+
+
+def subscribe(connection: Connection, request: Request) -> None:
+    """Starts a resources/subscribe, which only the older era has; as `call_tool`."""
+    if is_modern(meta_of(request.params)):
+        raise Refused(-32601, f"There is no method {request.method!r} in this version of the protocol.")
+    params = protocol.decode_params(request.params, _ReadParams)
+    _start(connection, request, params, "resources/subscribe", f"resource:{params.uri}", {})
 
 
 def complete(connection: Connection, request: Request) -> None:

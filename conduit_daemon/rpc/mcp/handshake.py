@@ -19,7 +19,7 @@ _INSTRUCTIONS: Final = (
 )
 _CAPABILITIES: Final[dict[str, Any]] = {
     "tools": {"listChanged": True},
-    "resources": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, final
 
 import msgspec
@@ -11,25 +12,31 @@ from conduit_daemon import adapters
 from conduit_daemon.config import Config
 from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
 from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.model import Call
 from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.pipeline.run import run
 from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
 from conduit_daemon.rpc.mcp import confinement
-from conduit_daemon.rpc.mcp.calls import call_tool, complete, get_prompt, read_resource
+from conduit_daemon.rpc.mcp.calls import call_tool, complete, get_prompt, read_resource, subscribe
 from conduit_daemon.rpc.mcp.eras import fit, is_modern, meta_of
 from conduit_daemon.rpc.mcp.handshake import discover, initialize, set_level
 from conduit_daemon.rpc.mcp.offers import LISTS, list_offers
-from conduit_daemon.rpc.mcp.subscriptions import listen
+from conduit_daemon.rpc.mcp.subscriptions import listen, tell_updated
 from conduit_daemon.rpc.params import UseParams
-from conduit_daemon.rpc.protocol import Request
+from conduit_daemon.rpc.protocol import Refused, Request
 
 __all__ = ["McpMethods"]
+
+_REMOVED: Final = frozenset({"initialize", "logging/setLevel", "ping", "resources/unsubscribe"})
+"""What the newer era does not have."""
 
 _STARTERS: Final[dict[str, Callable[[Connection, Request], None]]] = {
     "tools/call": call_tool,
     "prompts/get": get_prompt,
     "resources/read": read_resource,
+    "resources/subscribe": subscribe,
     "completion/complete": complete,
 }
 
@@ -42,12 +49,17 @@ class McpMethods:
         gate: The pipeline's shared parts.
         config: The configuration in force.
         version: The daemon's version.
+        connections: All connections that are open.
     """
 
-    def __init__(self, gate: Gate, config: Published[Config], version: str) -> None:
+    def __init__(
+        self, gate: Gate, config: Published[Config], version: str, connections: Collection[Connection]
+    ) -> None:
         self._gate = gate
         self._config = config
         self._version = version
+        self._connections = connections
+        gate.on_updated = partial(tell_updated, connections)
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -57,6 +69,7 @@ class McpMethods:
             "logging/setLevel": self._set_level,
             "ping": self._ping,
             "server/discover": self._discover,
+            "resources/unsubscribe": self._unsubscribe,
             "tools/list": self._list_tools,
             **dict.fromkeys(LISTS, self._list_offers),
         }
@@ -94,7 +107,23 @@ class McpMethods:
         return set_level(connection, request)
 
     async def _listen(self, connection: Connection, request: Request) -> object:
-        return await listen(connection, request)
+        return await listen(connection, request, self._gate)
+
+    async def _unsubscribe(self, connection: Connection, request: Request) -> object:
+        uri = protocol.decode_params(request.params, _Uri).uri
+        server = connection.host.subscriptions.pop(uri, None)
+        if server is not None and not any(
+            other.host.wants(server, uri) for other in self._connections if other is not connection
+        ):
+            call = Call(
+                id=self._gate.new_call_id(),
+                name=f"resource:{uri}",
+                arguments={},
+                principal=connection.principal,
+                method="resources/unsubscribe",
+            )
+            await run(call, connection.context)
+        return {}
 
     async def _use(self, connection: Connection, request: Request) -> object:
         named = protocol.decode_params(request.params, UseParams).set
@@ -124,9 +153,15 @@ class McpMethods:
         return adapters.choose(offered, named=named)
 
 
+class _Uri(msgspec.Struct):
+    uri: str
+
+
 def _fitted(handler: Handler) -> Handler:
     async def handle(connection: Connection, request: Request) -> object:
         modern = is_modern(meta_of(request.params))
+        if modern and request.method in _REMOVED:
+            raise Refused(-32601, f"There is no method {request.method!r} in this version of the protocol.")
         result = await handler(connection, request)
         raw = result if isinstance(result, msgspec.Raw) else msgspec.Raw(msgspec.json.encode(result))
         return fit(request.method, raw, modern=modern)

@@ -53,7 +53,7 @@ class Methods:
         tree: Callable[[], Awaitable[dict[str, Any]]],
         more: Mapping[str, Handler] | None = None,
     ) -> None:
-        self._mcp = McpMethods(gate, config, version)
+        self._mcp = McpMethods(gate, config, version, connections)
         servers = ServerMethods(gate, config, version, edits, lambda: len(connections))
         daemon = DaemonMethods(gate, tree, set_level, stop)
         self._handlers: dict[str, Handler] = {
