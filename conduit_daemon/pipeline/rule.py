@@ -88,7 +88,7 @@ class Rule:
             return f"server {facts.server!r} matches none of {_listed(config.servers)}"
         if not self._tool(facts.tool):
             return f"tool {facts.tool!r} matches none of {_listed(config.tools)}"
-        if not self._principal(facts.principal):
+        if not self._is_about(facts.principal):
             return f"principal {facts.principal!r} matches none of {_listed(config.principals)}"
         if self._taint is not None and not (
             any(map(self._taint, facts.taint)) or (self._untrusted and not facts.taint <= trusted)
@@ -102,6 +102,16 @@ class Rule:
             if given != wanted or isinstance(given, bool) is not isinstance(wanted, bool):
                 return f"the annotation {hint} is not {msgspec.json.encode(wanted).decode()}"
         return None
+
+    def _is_about(self, principal: str) -> bool:
+        """Whether the rule is about a principal.
+
+        What is held against a user holds for each agent beneath it, whose name is its own choice: it must not come
+        out from under a rule by calling itself something.
+        """
+        if self._principal(principal):
+            return True
+        return self.effect != "allow" and self._principal(principal.partition("/")[0])
 
     def holds(self, facts: Facts) -> tuple[bool, str | None]:
         """Whether the condition holds, and what is wrong where it cannot be told.

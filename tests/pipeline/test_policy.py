@@ -184,3 +184,26 @@ def test_deciding_agrees_with_the_plain_reading(rules: list[Any], server: str, t
             break
     compiled = [PolicyRule(effect=effect, servers=servers, tools=tools) for effect, servers, tools in rules]
     assert decide(*compiled, server=server, tool=tool) == expected
+
+
+@pytest.mark.parametrize(
+    ("effect", "principals", "principal", "decided"),
+    [
+        ("deny", ("ann",), "ann/helper", "deny"),
+        ("approve", ("a*n",), "ann/helper", "approve"),
+        ("deny", ("ann/helper",), "ann", "allow"),
+        ("deny", ("ann/helper",), "ann/other", "allow"),
+        ("deny", ("ann",), "anna/ann", "allow"),
+    ],
+)
+def test_no_agent_names_itself_out_from_under_a_rule(
+    effect: Any, principals: tuple[str, ...], principal: str, decided: str
+) -> None:
+    policy = compile_policy(PolicyConfig(rules=(PolicyRule(effect=effect, principals=principals),), default="allow"))
+    facts = Facts(server="s", tool="t", principal=principal)
+    assert policy.decide(facts).effect == policy.explain(facts).decision == decided
+
+
+def test_what_a_user_may_is_not_what_each_agent_beneath_it_may() -> None:
+    policy = compile_policy(PolicyConfig(rules=(PolicyRule(effect="allow", principals=("ann",)),), default="deny"))
+    assert policy.decide(Facts(server="s", tool="t", principal="ann/helper")).effect == "deny"
