@@ -146,4 +146,4 @@ def _left(approval: Approval) -> str:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return output.plain_json(msgspec.json.encode(value))

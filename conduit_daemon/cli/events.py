@@ -37,7 +37,7 @@ def events(
     """
     with where.open() as conduit, conduit.events(types or None, servers=server, backlog=backlog) as stream:
         for number, event in enumerate(stream, 1):
-            output.print_text(msgspec.json.encode(event.fields).decode() if json else _line(event))
+            output.print_text(output.plain_json(msgspec.json.encode(event.fields)) if json else _line(event))
             sys.stdout.flush()
             if number == count:
                 break

@@ -6,6 +6,7 @@ escape sequences, are shown and not obeyed.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ __all__ = [
     "duration",
     "first_line",
     "milliseconds",
+    "plain_json",
+    "print_data",
     "print_error",
     "print_json",
     "print_text",
@@ -54,6 +57,7 @@ _STYLES = {
     "stopped": "dim",
 }
 _WIDE = 100_000
+_UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def console() -> Console:
@@ -64,12 +68,22 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Prints a JSON value, indented."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    """Prints a JSON value, indented; characters that a terminal obeys or hides are written as escapes."""
+    sys.stdout.write(plain_json(msgspec.json.format(msgspec.json.encode(value), indent=2)) + "\n")
+
+
+def plain_json(data: bytes) -> str:
+    """JSON text in which what a terminal would obey, turn round or not show is escaped, as JSON allows anywhere."""
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", data.decode())
 
 
 def print_text(text: str) -> None:
-    """Prints a text as it is to programs, made harmless to a terminal."""
+    """Prints a text for people, made harmless; what it is piped through may end on a terminal."""
+    sys.stdout.write(safe(text) + "\n")
+
+
+def print_data(text: str) -> None:
+    """Prints a tool's text as it is to programs, made harmless to a terminal."""
     sys.stdout.write((safe(text) if sys.stdout.isatty() else text) + "\n")
 
 

@@ -116,7 +116,7 @@ def call(
     if json:
         output.print_json(answer)
     else:
-        output.print_text(_shown(result))
+        output.print_data(_shown(result))
     return TOOL_ERROR if result.is_error else DONE
 
 
