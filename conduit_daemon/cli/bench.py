@@ -28,6 +28,7 @@ from conduit_daemon.cli.bench_load import (
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.demo_steps import START_TIMEOUT, DemoFailed, running_daemon
 from conduit_daemon.cli.exits import DONE, FAILED, TOOL_ERROR, UsageError
+from conduit_daemon.cli.interruption import ended_in_order
 
 __all__ = ["bench"]
 
@@ -83,7 +84,7 @@ def bench(
     if name is None and where != HERE:
         raise UsageError("Name a tool of that daemon; without one, a daemon of its own is measured.")
     try:
-        with output.waiting("Measuring"):
+        with ended_in_order(), output.waiting("Measuring"):
             if name is None:
                 measured = _temporary(callers, seconds)
             else:

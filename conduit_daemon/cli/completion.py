@@ -18,13 +18,15 @@ def install_completion(shell: Literal["bash", "zsh", "fish"] | None = None, *, t
         shell: Which shell; the present one without.
         to: Write the script to this file alone, and leave the shell's own files as they are.
     """
-    from cyclopts.completion.detect import ShellDetectionError  # noqa: PLC0415 - once in a lifetime
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell  # noqa: PLC0415 - once in a lifetime
 
     from conduit_daemon.cli.command import application  # noqa: PLC0415 - it imports this module
 
     try:
-        path = application(["approvals"]).install_completion(shell=shell, output=to, add_to_startup=to is None)
+        which = shell or detect_shell()
     except ShellDetectionError as error:
         raise UsageError("Which shell this is cannot be told; name it: bash, zsh or fish.") from error
-    output.print_text(f"Written: {path}. It holds for shells that are started from now on.")
+    path = application(["approvals"]).install_completion(shell=which, output=to, add_to_startup=to is None)
+    sourced = "" if to is not None or which == "fish" else f", and in {which}'s start-up file a line that reads it"
+    output.print_text(f"Written: {path}{sourced}. It holds for shells that are started from now on.")
     return DONE

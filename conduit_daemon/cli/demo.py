@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import textwrap
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,11 +14,11 @@ from conduit_daemon.agent import CallFailed, Conduit, Status, TreeNode
 from conduit_daemon.cli import output
 from conduit_daemon.cli.demo_steps import FORMATS, START_TIMEOUT, DemoFailed, Turn, running_daemon, take_turn
 from conduit_daemon.cli.exits import DONE, FAILED
+from conduit_daemon.cli.interruption import ended_in_order
 from conduit_daemon.cli.look import print_status, print_tree
 
 __all__ = ["demo"]
 
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORBIDDEN = ("notebook__add_note", {"title": "Demo", "body": "The policy does not allow this."})
 
 
@@ -42,7 +40,7 @@ def demo(*, json: bool = False) -> int:
     """
     started = time.monotonic()
     try:
-        with _ended_in_order():
+        with ended_in_order():
             if not json:
                 _say(_OPENING)
             with output.waiting("Starting a daemon with one MCP server"):
@@ -73,24 +71,6 @@ def _denied(conduit: Conduit) -> str:
     except CallFailed as error:
         return str(error)
     raise DemoFailed(f"The policy should have denied {name}")
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it cleans up, and does so undisturbed."""
-    before = {number: signal.signal(number, _interrupt) for number in _ENDS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    # A second signal must not end the clearing up that the first one has begun.
-    for each in _ENDS:
-        signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _tell(shown: Shown, seconds: float) -> None:
@@ -149,4 +129,4 @@ The model may read notes and not add any. notebook__add_note (conduit call) is a
 
 _CLOSING = """
 That took {seconds:.1f} s, and nothing is left: the daemon, its server, its sockets and its folder are gone.
-Next: write a conduit.toml, then `conduit check conduit.toml` and `conduit run --config conduit.toml`."""
+Next: `conduit init` writes a configuration to begin with; then `conduit check` and `conduit run`."""

@@ -11,7 +11,7 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from conduit_daemon.agent import AgentError
 from conduit_daemon.cli import output
 from conduit_daemon.cli.connection import HERE, Where
 from conduit_daemon.cli.exits import DONE, UsageError
+from conduit_daemon.cli.interruption import ended_in_order
 from conduit_daemon.cli.top_sample import Meter, Sample
 
 __all__ = ["top"]
@@ -41,11 +42,15 @@ def top(
         raise UsageError(f"--interval must be at least {_SHORTEST:g} seconds.")
     with where.open() as conduit:
         meter = Meter(conduit)
-        if once or not (json or sys.stdout.isatty()):
+        if once or not (json or _can_draw()):
             return _print_once(meter, interval, json)
         if json:
             return _print_lines(meter, interval, count)
         return _live(meter, interval, count)
+
+
+def _can_draw() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _print_once(meter: Meter, interval: float, json: bool) -> int:
@@ -125,19 +130,14 @@ def _quits(seconds: float) -> bool:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Takes keys one by one and unseen, and sees to it that the terminal is put back, however this ends."""
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _end), signal.SIGHUP: signal.signal(signal.SIGHUP, _end)}
-    before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # else a shell would get our screen
     keys = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
-    try:
-        if keys is not None:
-            tty.setcbreak(sys.stdin, termios.TCSANOW)
-        yield
-    finally:
-        if keys is not None:
-            termios.tcsetattr(sys.stdin, termios.TCSANOW, keys)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
+    with ended_in_order():
+        suspending = signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # else a shell would get our screen
+        try:
+            if keys is not None:
+                tty.setcbreak(sys.stdin, termios.TCSANOW)
+            yield
+        finally:
+            if keys is not None:
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, keys)
+            signal.signal(signal.SIGTSTP, suspending)

@@ -1,9 +1,11 @@
 """`conduit bench`: that it measures what it says, and leaves nothing behind."""
 
 import json
+import signal
 import socket
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,18 @@ def test_a_daemon_of_its_own_is_measured(short_home):
         assert 10 < row["p50_us"] < 1e6
     alone, one, _ = found["rows"]
     assert found["added_us"] == pytest.approx(one["p50_us"] - alone["p50_us"], abs=0.2)
+
+
+def test_who_stops_it_finds_nothing_left(short_home):
+    process = short_home.open("bench", "--seconds", "60")
+    folder = Path(short_home.environ["TMPDIR"])
+    while not any(folder.glob("*/agent.sock")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 130
 
 
 def test_a_tool_of_the_running_daemon_is_measured(talking, tmp_path):

@@ -25,5 +25,8 @@ def test_verbs_and_options_are_completed(conduit, tmp_path):
 
 
 def test_the_shells_own_files_are_used_by_default(conduit, tmp_path):
+    said = conduit("--install-completion", "bash").stdout
+    assert "in bash's start-up file a line" in said
+    assert "conduit" in (tmp_path / ".bashrc").read_text()
     assert conduit("--install-completion", "fish").returncode == 0
     assert "complete -c conduit" in (tmp_path / ".config/fish/completions/conduit.fish").read_text()
