@@ -26,8 +26,9 @@ EXTRA = threading.Event()
 META = "io.modelcontextprotocol/"
 WATCHED: dict[str, Any] = {}
 SEEN: list[dict[str, Any]] = []
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "elicit": ("elicitation/create", {"message": "Your name?", "requestedSchema": {"type": "object"}}),
+    "elicit": ("elicitation/create", {"message": "Your name?", "requestedSchema": SCHEMA}),
     "sample": ("sampling/createMessage", {"messages": [], "maxTokens": 10}),
     "roots": ("roots/list", {}),
 }
