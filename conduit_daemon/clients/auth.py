@@ -27,7 +27,7 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from pydantic import AnyUrl, BaseModel
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from conduit_daemon.config.model import AuthConfig
 
@@ -203,8 +203,8 @@ class Login(OAuthClientProvider):
         """Renews the token before it ends, until cancelled."""
         while True:
             await trio.sleep(_LOOK)
-            if self._initialized:
-                await self._renew()
+            if self._initialized and self._ends_within(_MARGIN):
+                await self._renew(self._token())
 
     # ---- the SDK's hooks
 
@@ -243,7 +243,7 @@ class Login(OAuthClientProvider):
                 if not self._initialized:
                     await self._initialize()
         if self._ends_within(0):
-            await self._renew()
+            await self._renew(self._token())
         for _ in range(2):
             token = self._token()
             if token is not None:
@@ -251,8 +251,12 @@ class Login(OAuthClientProvider):
             response = yield request
             if not self._challenges(response):
                 return
-            if self._token() in (None, token) and not (self._file.load() and await self._reread()):
-                break  # nobody has got another token meanwhile
+            if self._token() == token and self._file.load():
+                await self._initialize()  # somebody has logged in meanwhile
+            if self._token() == token and token is not None and response.status_code == HTTPStatus.UNAUTHORIZED:
+                await self._renew(token)
+            if self._token() in (None, token):
+                break
         if self._person is None and not self._machine:
             if response.status_code == HTTPStatus.UNAUTHORIZED:
                 raise LoginNeeded(f"somebody has to log in to it: run `conduit login {self._server}`")
@@ -273,19 +277,15 @@ class Login(OAuthClientProvider):
         tokens = self.context.current_tokens
         return None if tokens is None else tokens.access_token
 
-    async def _reread(self) -> bool:
-        await self._initialize()
-        return True
-
     def _ends_within(self, seconds: float) -> bool:
         ends = self.context.token_expiry_time
         return self.context.current_tokens is not None and ends is not None and time.time() >= ends - seconds
 
-    async def _renew(self) -> None:
-        """Renews the token if it ends soon; done once, whoever asks, and not given up half way."""
+    async def _renew(self, token: str | None) -> None:
+        """Renews `token`, unless that is done already; once, whoever asks, and not given up half way."""
         with trio.move_on_after(_RENEWAL, shield=True):
             async with self.context.lock:
-                if not self._ends_within(_MARGIN) or not self._renewable():
+                if self._token() != token or not self._renewable():
                     return
                 request = await (self._perform_authorization() if self._machine else self._refresh_token())
                 try:
@@ -342,4 +342,7 @@ def _dumped(model: BaseModel | None) -> dict[str, Any] | None:
 
 
 def _model(kind: type[_M], value: dict[str, Any] | None) -> _M | None:
-    return None if value is None else kind.model_validate(value)
+    try:
+        return None if value is None else kind.model_validate(value)
+    except ValidationError:
+        return None  # a file that was damaged is no login

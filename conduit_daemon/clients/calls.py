@@ -143,7 +143,6 @@ class RunningCall:
         params: What is called.
         on_result: See `Port.begin`.
         idle: Seconds of silence that end it.
-        total: Seconds that it may take.
         on_progress: Called with each progress.
         caller: Who calls.
     """
@@ -171,7 +170,6 @@ class RunningCall:
         on_result: OnResult,
         *,
         idle: float,
-        total: float,
         on_progress: OnProgress | None,
         caller: object,
     ) -> None:
@@ -181,7 +179,6 @@ class RunningCall:
         self._params = params
         self._on_result = on_result
         self._idle = idle
-        self._end = trio.current_time() + total
         self._on_progress = on_progress
         self.pending: Pending | None = None
         self._asking: trio.CancelScope | None = None
@@ -189,7 +186,7 @@ class RunningCall:
         self._questions: set[trio.CancelScope] = set()
 
     def send(self, request_id: int, total: float) -> None:
-        """Sends it.
+        """Sends it; it may take `total` seconds.
 
         Raises:
             ClientError: Nothing was sent.
@@ -205,6 +202,7 @@ class RunningCall:
             on_progress=self._on_progress,
             headers=context.headers(self._method, self._params),
         )
+        self._end = self.pending.end
         context.running.add(self)
 
     def cancel(self, error: ClientError) -> None:

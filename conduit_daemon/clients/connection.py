@@ -178,7 +178,6 @@ class Connection:
             params,
             on_result,
             idle=self._settings.call_timeout,
-            total=total,
             on_progress=on_progress,
             caller=caller,
         )

@@ -35,6 +35,7 @@ LAST_EVENT_HEADER: Final = "last-event-id"
 _VERSION_HEADER: Final = "mcp-protocol-version"
 
 _ACCEPT: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_CALLS: Final = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 _HANDSHAKE: Final = ("initialize", "server/discover")
 _INITIALIZED: Final = "notifications/initialized"
 _ERROR_BODY: Final = 1 << 16
@@ -124,7 +125,7 @@ class HttpDispatcher(Dispatcher):
         pending.queued = post
         if method == "initialize":
             self.session = self.version = None
-        if self._held is not None and method == "tools/call":
+        if self._held is not None and method in _CALLS:
             self._held.append(pending)
         else:
             self._nursery.start_soon(self._exchange, pending, post)
@@ -280,7 +281,7 @@ class HttpDispatcher(Dispatcher):
         status = response.status_code
         body = await self._read(response, _ERROR_BODY) or b""
         if self._session_is_gone(status, body, post):
-            if not post.tried and post.method == "tools/call":
+            if not post.tried and post.method in _CALLS:
                 post.tried, post.started = True, False
                 self.hold()
                 assert self._held is not None  # noqa: S101 - just now
