@@ -253,3 +253,30 @@ async def test_a_session_is_ended_with_its_connection(fake: Any, connected: Any)
         pass
     async with connected(running.url()) as server:
         assert "DELETE" in [method for method, _ in json.loads(await server.text("received"))]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"), [("token=x", "misconfigured"), ("status=503", "start"), ("no_stream", "start")]
+)
+async def test_the_legacy_transport_says_why_it_has_no_stream(
+    fake: Any, connected: Any, behaviour: str, kind: str
+) -> None:
+    async with connected(fake(behaviour).url("/sse"), wait=False, transport="sse") as server:
+        assert server.ended.kind == kind
+        assert "answered with HTTP status" in server.ended.reason
+
+
+async def test_the_legacy_transport_posts_nowhere_else(connected: Any) -> None:
+    async def lure(stream: trio.SocketStream) -> None:
+        await stream.receive_some(4096)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        await stream.send_all(head + b"event: endpoint\ndata: http://elsewhere.invalid/\n\n")
+        await trio.sleep(10)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, lure, 0)
+        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/sse"
+        async with connected(url, wait=False, transport="sse") as server:
+            assert server.ended.kind == "misconfigured"
+            assert "elsewhere.invalid" in server.ended.reason
+        nursery.cancel_scope.cancel()

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ import trio
 from conduit_daemon.errors import ClientError
 
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
+GATEWAY = "supergateway@4.0.0"
 OLD_SDK = "mcp[ws]==1.26.0"
+PORT = object()
 FAKES = Path(__file__).parents[1] / "fakes"
 WAYS = [
     ("http", "2025-11-25", "/mcp"),
@@ -113,13 +116,14 @@ def free_port() -> int:
 
 @pytest.fixture
 def launch() -> Iterator[Callable[..., int]]:
-    """Starts a program that listens where PORT says; gives the port once somebody is there."""
+    """Starts a program that listens where $PORT or the word PORT says; gives the port once somebody is there."""
     running: list[subprocess.Popen[bytes]] = []
 
     def launch(*command: Any) -> int:
         port = free_port()
         environ = {**os.environ, "PORT": str(port)}
-        running.append(subprocess.Popen([*command], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        words = [str(port) if word is PORT else word for word in command]
+        running.append(subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         for _ in range(200):
             assert running[-1].poll() is None
             with socket.socket() as probe:
@@ -196,5 +200,15 @@ async def test_the_old_sdks_websocket_server(pip_install: Any, launch: Any, conn
     port = launch(python, FAKES / "old_websocket_server.py")
     async with connected(f"ws://127.0.0.1:{port}/ws") as server:
         assert server.negotiated.version == "2025-11-25"
+        assert await server.text("echo", {"text": "hé"}) == "hé"
+        assert len(await server.text("big", {"size": 6_000_000})) == 6_000_000
+
+
+@pytest.mark.npm
+async def test_a_gateway_puts_a_stdio_server_on_a_websocket(npm_install: Any, launch: Any, connected: Any) -> None:
+    command = f"{sys.executable} {FAKES / 'stdio_server.py'}"
+    gateway = npm_install(GATEWAY) / "supergateway"
+    port = launch(gateway, "--stdio", command, "--outputTransport", "ws", "--messagePath", "/ws", "--port", PORT)
+    async with connected(f"ws://127.0.0.1:{port}/ws") as server:
         assert await server.text("echo", {"text": "hé"}) == "hé"
         assert len(await server.text("big", {"size": 6_000_000})) == 6_000_000
