@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -32,6 +32,8 @@ _COLUMNS: Final = {
 """The columns, and how wide a terminal must be to have them."""
 _LEFT: Final = frozenset({"server", "state", "notes"})
 _WELL: Final = frozenset({"ready", "idle", "stopped"})
+_GAP: Final = 2
+_WIDEST: Final = 32
 _AROUND: Final = 4
 """Lines that are no server's row: the daemon's, the columns' names, the blank ones."""
 _MANY: Final = 12
@@ -72,20 +74,19 @@ def _line(text: Text) -> Text:
 
 
 def _daemon(sample: Sample) -> Text:
+    """The line on the daemon, what matters most first, since a narrow terminal cuts it."""
     line = Text.assemble(f"conduit {output.safe(sample.version)}  ", output.styled(sample.health))
-    facts = [
-        f"up {output.duration(sample.uptime)}",
-        f"pid {sample.pid}",
-        f"{_per_second(sample.calls_per_second)} calls/s",
-        f"{sample.running} running",
-        f"{output.amount(sample.calls, 'call')}",
-        f"{sample.errors} failed",
-        output.amount(sample.connections, "connection"),
-    ]
-    line.append("  " + "  ".join(facts))
+    line.append(f"  {_per_second(sample.calls_per_second)} calls/s  {sample.running} running")
     if sample.approvals:
         line.append(f"  {output.amount(sample.approvals, 'call')} waiting for approval", style="bold yellow")
-    return line
+    facts = [
+        output.amount(sample.calls, "call"),
+        f"{sample.errors} failed",
+        output.amount(sample.connections, "connection"),
+        f"up {output.duration(sample.uptime)}",
+        f"pid {sample.pid}",
+    ]
+    return line.append("  " + "  ".join(facts))
 
 
 def _servers(sample: Sample, room: int, width: int) -> Group | Text:
@@ -94,37 +95,42 @@ def _servers(sample: Sample, room: int, width: int) -> Group | Text:
     rows = list(sample.servers.items())
     if len(rows) > room:  # first what needs a look, then what does the most
         rows.sort(key=lambda row: (row[1].state in _WELL, -(row[1].calls_per_second or 0), -row[1].running))
-    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    wanted = [place for place, least in enumerate(_COLUMNS.values()) if width >= least]
-    for name in (list(_COLUMNS)[place] for place in wanted):
-        made.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=True, overflow="ellipsis")
     shown = rows if len(rows) <= room else rows[: max(1, room - 1)]
-    for name, server in shown:
-        cells = _row(name, server)
-        made.add_row(*(output.styled(cells[place]) for place in wanted))
+    names = [name for name, least in _COLUMNS.items() if width >= least]
+    cells = [[_row(name, server)[column] for column in names] for name, server in shown]
+    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    left = width
+    for place, name in enumerate(names):
+        most = max(0, left) if name == "notes" else _WIDEST  # the notes alone give way, and are the last
+        needed = min(most, max(len(name), *(len(row[place]) for row in cells)))
+        left -= needed + _GAP
+        side: Literal["left", "right"] = "left" if name in _LEFT else "right"
+        made.add_column(name, justify=side, width=needed, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        made.add_row(*map(output.styled, row))
     rest = len(rows) - len(shown)
     return Group(made, Text(f"and {output.amount(rest, 'server')} more", style="dim")) if rest else Group(made)
 
 
-def _row(name: str, server: ServerSample) -> tuple[str, ...]:
+def _row(name: str, server: ServerSample) -> dict[str, str]:
     notes = [output.sentence(server.reason).partition("\n")[0]]
     if server.retry_in is not None:
         notes.insert(0, f"Next attempt in {output.duration(server.retry_in)}.")
     if server.circuit not in {None, "closed"}:
         notes.insert(0, f"The circuit is {server.circuit}.")
-    return (
-        name,
-        server.state,
-        _per_second(server.calls_per_second),
-        str(server.running),
-        str(server.calls),
-        str(server.errors),
-        output.milliseconds(server.p50_ms),
-        output.milliseconds(server.p99_ms),
-        str(server.restarts),
-        str(server.tools),
-        " ".join(note for note in notes if note),
-    )
+    return {
+        "server": name,
+        "state": server.state,
+        "calls/s": _per_second(server.calls_per_second),
+        "running": str(server.running),
+        "calls": str(server.calls),
+        "errors": str(server.errors),
+        "p50": output.milliseconds(server.p50_ms),
+        "p99": output.milliseconds(server.p99_ms),
+        "restarts": str(server.restarts),
+        "tools": str(server.tools),
+        "notes": " ".join(note for note in notes if note),
+    }
 
 
 def _tree(sample: Sample) -> Group | Text:

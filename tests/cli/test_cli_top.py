@@ -218,6 +218,7 @@ def test_a_pipe_gets_plain_text(daemon):
     assert "\x1b" not in said.stdout
     assert re.search(r"^notebook +ready ", said.stdout, re.MULTILINE)
     assert "acceptor:control" in said.stdout
+    assert max(map(len, said.stdout.splitlines())) < 400
 
 
 def test_a_line_a_look_for_programs(daemon):
