@@ -10,6 +10,7 @@ FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
 
 HIDDEN = """
 import builtins, fcntl, importlib, os, pkgutil, select, signal, socket, sys, time
+import psutil
 import trio  # has chosen its own way by now
 
 def hide(module, *names):
@@ -52,6 +53,14 @@ class Warden:
     def watch(self, session): self.sessions.add(session)
     def forget(self, session): self.sessions.discard(session)
 
+def living(group):
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except (OSError, psutil.Error):
+            continue
+
 async def main():
     warden = Warden()
     config = ServerConfig(command=sys.executable, args=(sys.argv[1], "grandchild"))
@@ -62,10 +71,10 @@ async def main():
     print(os.read(process.stdout_fd, 1000).decode().strip())
     await process.close()
     assert not warden.sessions
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        print("gone")
+    with trio.fail_after(5):  # a killed process takes a moment to be gone
+        while any(living(process.pid)):
+            await trio.sleep(0.01)
+    print("gone")
 
 trio.run(main)
 """
