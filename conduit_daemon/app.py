@@ -316,10 +316,12 @@ class Daemon:
         settings, timeline = self._settings(server, instance.config), self._timeline(server)
 
         def learn(server: str) -> None:
-            common, listing = self._gate.ports.get(server), instance.port.listing
-            if common is not None and listing is not None and listing is not common.listing:
-                common.listing = listing
-                self._kept[server].save(listing)
+            common, own = self._gate.ports.get(server), instance.port
+            if common is None or own.listing is None:
+                return
+            if own.listing is not common.listing or own.offerings is not common.offerings:
+                common.listing, common.offerings = own.listing, own.offerings
+                self._kept[server].save(own.listing, own.offerings)
                 _tell_hub(server)
 
         def start() -> Client:

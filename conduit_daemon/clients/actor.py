@@ -19,14 +19,16 @@ import trio
 
 import supervisors
 from conduit_daemon.clients.clocks import SleepWatch
-from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
-from conduit_daemon.clients.journal import Journal, Timeline, new_timeline, resting, sentence, starting
+from conduit_daemon.clients.connection import Connection, Ended, Settings
+from conduit_daemon.clients.journal import Journal, Timeline, new_timeline, sentence
 from conduit_daemon.clients.kept import KeptListing
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import ClientState, Listing, Port, Standing
+from conduit_daemon.clients.port import ClientState, Listing, Port, Standing, new_port
 from conduit_daemon.clients.process import Warden
 from conduit_daemon.clients.recovery import Recovery
 from conduit_daemon.clients.session import Era, Negotiated
+from conduit_daemon.clients.standing import resting, starting
+from conduit_daemon.clients.watch import Watch
 from conduit_daemon.messages import (
     Explain,
     Explanation,
@@ -40,21 +42,6 @@ from supervisors import Actor, From, NoReply
 __all__ = ["Client", "Timeline", "new_port", "new_timeline"]
 
 _ERAS: Final[dict[str, Era]] = {"auto": "auto", "2025-11-25": "legacy", "2026-07-28": "modern"}
-
-
-def new_port(server: str, listing: Listing | None = None, *, lazy: bool = False) -> Port:
-    """A port whose client has not begun.
-
-    Args:
-        server: The server's id.
-        listing: The last listing known.
-        lazy: Whether the server rests until it is called.
-    """
-    if lazy and listing is not None:
-        standing = Standing(state="idle", since=time.time(), reason=resting(server))
-    else:
-        standing = Standing(state="connecting", since=time.time(), reason=starting(server), first=True)
-    return Port(server, standing, listing)
 
 
 class _ConnectionEnded(msgspec.Struct, frozen=True):
@@ -76,46 +63,6 @@ class _LookAtHeld(msgspec.Struct, frozen=True):
 
 class _LookIfIdle(msgspec.Struct, frozen=True):
     generation: int
-
-
-@final
-class _Watch(Observer):
-    """What a connection tells its client; deaf once the connection is not the client's current one."""
-
-    def __init__(self, client: Client, generation: int) -> None:
-        self._client = client
-        self._generation = generation
-
-    def _current(self) -> bool:
-        return self._client.generation == self._generation
-
-    @property
-    def subscriptions(self) -> set[str]:
-        return self._client.subscriptions
-
-    def on_started(self, pid: int) -> None:
-        if self._current():
-            self._client.note_started(pid)
-
-    def on_ready(self, connection: Connection, negotiated: Negotiated, listing: Listing) -> None:
-        if self._current():
-            self._client.note_ready(connection, negotiated, listing)
-
-    def on_listing(self, listing: Listing) -> None:
-        if self._current():
-            self._client.note_listing(listing)
-
-    def on_offerings(self, offerings: Offerings) -> None:
-        if self._current():
-            self._client.note_offerings(offerings)
-
-    def on_updated(self, uri: str) -> None:
-        if self._current():
-            self._client.note_updated(uri)
-
-    def on_lost(self, ended: Ended) -> None:
-        if self._current():
-            self._client.note_lost(ended)
 
 
 @final
@@ -232,9 +179,9 @@ class Client(Actor):
 
     def _connect(self, why: str) -> None:
         self.generation += 1
-        if self.generation > 1:
+        if self.generation > 1 and not self._port.standing.startable:
             self._port.restarts += 1
-        connection = Connection(self._settings, self._era, self._warden, self._bus, _Watch(self, self.generation))
+        connection = Connection(self._settings, self._era, self._warden, self._bus, Watch(self, self.generation))
         self._connection = connection
         probing = self._port.standing.circuit != "closed"
         self._stand(
@@ -366,24 +313,20 @@ class Client(Actor):
         text = f"Server {self._server} is ready: {len(listing.tools)} tools, protocol {negotiated.version}."
         self._journal.tell("client.ready", "info", text, tools=len(listing.tools), protocol_version=negotiated.version)
         self._journal.tell_dropped(listing)
-        self._keep(listing)
+        self._keep()
         self._port.quiet_since = trio.current_time()
         self._port.send_held()
-        if not self._lazy:
-            return
-        if not self._called:
-            self._rest()
-        elif self._settings.config.idle_timeout is not None:
+        if self._lazy and self._called:
             supervisors.send(supervisors.self_ref(), _LookIfIdle(self.generation))
 
-    def _keep(self, listing: Listing) -> None:
-        if self._kept is not None:
-            self._kept.save(listing)
+    def _keep(self) -> None:
+        if self._kept is not None and self._port.listing is not None:
+            self._kept.save(self._port.listing, self._port.offerings)
 
     def note_listing(self, listing: Listing) -> None:
         """The tools changed."""
         self._port.listing = listing
-        self._keep(listing)
+        self._keep()
         text = f"Server {self._server} now has {len(listing.tools)} tools."
         self._journal.tell("client.tools_changed", "info", text, tools=len(listing.tools))
         self._journal.tell_dropped(listing)
@@ -392,7 +335,10 @@ class Client(Actor):
     def note_offerings(self, offerings: Offerings) -> None:
         """What the server offers beside tools is known, or changed."""
         self._port.offerings = offerings
+        self._keep()
         self._on_change(self._server)
+        if self._lazy and not self._called and self._port.target is not None:
+            self._rest()  # all is known that it was started for
 
     def note_updated(self, uri: str) -> None:
         """A resource that was subscribed to has changed."""

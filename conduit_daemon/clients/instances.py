@@ -15,8 +15,8 @@ from typing import Final, final
 import trio
 
 import supervisors
-from conduit_daemon.clients.journal import resting
 from conduit_daemon.clients.port import Port, Standing
+from conduit_daemon.clients.standing import resting
 from conduit_daemon.config import Config, ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.published import Published
@@ -106,7 +106,8 @@ class Instances:
                 server,
                 retry_after=_RETRY_AFTER,
             )
-        port = Port(server, Standing(state="idle", since=time.time(), reason=resting(server)), base.listing)
+        port = Port(server, Standing(state="idle", since=time.time(), reason=resting(server)))
+        port.listing, port.offerings = base.listing, base.offerings
         instance = Instance(server, str(next(self._numbers)), config, port)
         port.on_updated = base.on_updated
         port.release = partial(self._close, instance)

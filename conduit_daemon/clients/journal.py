@@ -10,7 +10,7 @@ from conduit_daemon.clients.port import Listing
 from conduit_daemon.messages import TimelineEntry
 from conduit_daemon.telemetry.events import EventBus, Level
 
-__all__ = ["Journal", "Timeline", "new_timeline", "resting", "sentence", "starting"]
+__all__ = ["Journal", "Timeline", "new_timeline", "sentence"]
 
 _KEPT: Final = 200
 
@@ -56,16 +56,6 @@ class Journal:
             )
         if listing.note is not None:
             self.tell("client.protocol", "warning", f"The listing of {self._server} was cut short: {listing.note}.")
-
-
-def starting(server: str) -> str:
-    """Why a server that is being started is not ready."""
-    return f"server {server} is being started"
-
-
-def resting(server: str) -> str:
-    """Why an idle server is not ready."""
-    return f"server {server} rests until it is called"
 
 
 def sentence(reason: str) -> str:

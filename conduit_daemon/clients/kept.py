@@ -8,7 +8,8 @@ from typing import Final, final
 
 import msgspec
 
-from conduit_daemon.clients.port import Listing
+from conduit_daemon.clients.offerings import Offerings
+from conduit_daemon.clients.port import Kept, Listing
 from conduit_daemon.config.model import ServerConfig
 from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus
@@ -16,11 +17,6 @@ from conduit_daemon.telemetry.events import EventBus
 __all__ = ["KeptListing"]
 
 _FOLDER: Final = "listings"
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    origin: str
-    listing: Listing
 
 
 @final
@@ -38,23 +34,24 @@ class KeptListing:
 
     def __init__(self, directory: Path | None, server: str, config: ServerConfig, bus: EventBus) -> None:
         path = None if directory is None else directory / _FOLDER / f"{server}.json"
-        self._file = StateFile(path, _Kept, bus)
+        self._file = StateFile(path, Kept, bus)
         self._origin = _origin(config)
-        self._newest: Listing | None = None
+        self._newest: Kept | None = None
 
-    def load(self) -> Listing | None:
+    def load(self) -> Kept | None:
         """What was kept; None where nothing of use was."""
         kept = self._file.load()
         if kept is None or kept.origin != self._origin:
             return None
-        self._newest = kept.listing
-        return kept.listing
+        self._newest = kept
+        return kept
 
-    def save(self, listing: Listing) -> None:
-        """Has `listing` kept, if it is another one; soon, and in the background."""
-        if listing != self._newest:
-            self._newest = listing
-            self._file.save(lambda: _Kept(self._origin, listing))
+    def save(self, listing: Listing, offerings: Offerings | None) -> None:
+        """Has these kept, if they are others; soon, and in the background."""
+        kept = Kept(self._origin, listing, offerings)
+        if kept != self._newest:
+            self._newest = kept
+            self._file.save(lambda: kept)
 
     async def run(self) -> None:
         """Writes what is to be kept, until cancelled."""

@@ -21,11 +21,22 @@ import trio
 
 from conduit_daemon.clients.dispatcher import OnProgress
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.standing import CircuitState, ClientState, Standing
+from conduit_daemon.clients.standing import CircuitState, ClientState, Standing, resting, starting
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Dropped, Method, Tool
 
-__all__ = ["CallTarget", "CircuitState", "ClientState", "Listing", "OnResult", "Port", "Running", "Standing"]
+__all__ = [
+    "CallTarget",
+    "CircuitState",
+    "ClientState",
+    "Kept",
+    "Listing",
+    "OnResult",
+    "Port",
+    "Running",
+    "Standing",
+    "new_port",
+]
 
 OnResult = Callable[[msgspec.Raw | None, bool, ClientError | None], None]
 """Called once: with a raw CallToolResult and whether the tool reports a failure, or with an error."""
@@ -72,6 +83,20 @@ class Listing(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     note: str | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a server last said it has, as it is kept across restarts of the daemon.
+
+    Attributes:
+        origin: A digest of what makes the server the one that it is.
+        listing: Its tools.
+        offerings: What it offers beside tools, where it has told.
+    """
+
+    origin: str
+    listing: Listing
+    offerings: Offerings | None = None
 
 
 @final
@@ -184,10 +209,10 @@ class Port:
         instances: How many callers have a server of their own.
     """
 
-    def __init__(self, server: str, standing: Standing, listing: Listing | None = None) -> None:
+    def __init__(self, server: str, standing: Standing) -> None:
         self.server = server
         self.standing = standing
-        self.listing = listing
+        self.listing: Listing | None = None
         self.offerings: Offerings | None = None
         self.target: CallTarget | None = None
         self.restarts = 0
@@ -338,3 +363,21 @@ class Port:
         ordered = sorted(self._recent)
         last = len(ordered) - 1
         return round(ordered[last // 2] * 1000, 3), round(ordered[math.ceil(last * 0.99)] * 1000, 3)
+
+
+def new_port(server: str, kept: Kept | None = None, *, lazy: bool = False) -> Port:
+    """A port whose client has not begun.
+
+    Args:
+        server: The server's id.
+        kept: What the server last said it has.
+        lazy: Whether the server rests until it is called.
+    """
+    if lazy and kept is not None:
+        standing = Standing(state="idle", since=time.time(), reason=resting(server))
+    else:
+        standing = Standing(state="connecting", since=time.time(), reason=starting(server), first=True)
+    port = Port(server, standing)
+    if kept is not None:
+        port.listing, port.offerings = kept.listing, kept.offerings
+    return port

@@ -20,6 +20,8 @@ _SAFE: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 PIPE_SIZE: Final = 1 << 20
 """Bytes that the pipe from a server holds, at most."""
 
+_AT_ONCE: Final = 2
+_SPAWNS: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("conduit.spawns")
 _GRACE: Final = 2.0
 _REAP: Final = 1.0
 
@@ -47,6 +49,16 @@ def _widen(fd: int) -> None:
         return
     with contextlib.suppress(OSError):  # over the user's quota of pipe memory the default must do
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+
+
+def _spawns() -> trio.CapacityLimiter:
+    """So many processes are started at a time: starting a thread for each, all at once, holds the loop up."""
+    try:
+        return _SPAWNS.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(_AT_ONCE)
+        _SPAWNS.set(limiter)
+        return limiter
 
 
 @final
@@ -132,7 +144,7 @@ class ServerProcess:
             warden.watch(process.pid)
             return process
 
-        return cls(await trio.to_thread.run_sync(start), warden)
+        return cls(await trio.to_thread.run_sync(start, limiter=_spawns()), warden)
 
     async def wait(self) -> Exit:
         """Waits until the server itself has ended; others of its session may go on."""

@@ -28,6 +28,7 @@ __all__ = ["Era", "Negotiated", "SdkDispatcher", "import_sdk", "negotiate", "ope
 
 Era = Literal["auto", "legacy", "modern"]
 
+_IMPORTING: Final[trio.lowlevel.RunVar[trio.Lock]] = trio.lowlevel.RunVar("conduit.importing_the_sdk")
 _PUMP: Final = 256
 _MAX_ASKED: Final = 16
 _BUSY: Final = -32000
@@ -56,9 +57,15 @@ class Negotiated(msgspec.Struct, frozen=True):
 
 async def import_sdk() -> None:
     """Imports the SDK without stopping the loop for it."""
-    for module in ("mcp.client.session", "anyio._backends._trio"):  # the latter would come with anyio's first event
-        if module not in sys.modules:
-            await trio.to_thread.run_sync(_import, module)
+    try:
+        turn = _IMPORTING.get()
+    except LookupError:
+        turn = trio.Lock()
+        _IMPORTING.set(turn)
+    async with turn:  # whoever came upon a module half imported would wait for the rest, and the loop with it
+        for module in ("mcp.client.session", "anyio._backends._trio"):  # the latter comes with anyio's first event
+            if module not in sys.modules:
+                await trio.to_thread.run_sync(_import, module)
 
 
 def _import(module: str) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["CircuitState", "ClientState", "Standing"]
+__all__ = ["CircuitState", "ClientState", "Standing", "resting", "starting"]
 
 ClientState = Literal["stopped", "connecting", "ready", "waiting", "open", "needs_attention", "idle"]
 CircuitState = Literal["closed", "open", "half_open"]
@@ -48,3 +48,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     def offered(self) -> bool:
         """Whether the server's tools may be listed: it is ready, or a call makes it so."""
         return self.state == "ready" or self.startable
+
+
+def starting(server: str) -> str:
+    """Why a server that is being started is not ready."""
+    return f"server {server} is being started"
+
+
+def resting(server: str) -> str:
+    """Why an idle server is not ready."""
+    return f"server {server} rests until it is called"

@@ -19,9 +19,9 @@ import trio
 import supervisors
 from conduit_daemon.clients.actor import Client, new_port, new_timeline
 from conduit_daemon.clients.clocks import SleepWatch
-from conduit_daemon.clients.connection import Settings
+from conduit_daemon.clients.connection import Ended, Settings
 from conduit_daemon.clients.kept import KeptListing
-from conduit_daemon.clients.port import ClientState, Port
+from conduit_daemon.clients.port import ClientState, Kept, Listing, Port
 from conduit_daemon.config import BackoffConfig, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
@@ -189,9 +189,6 @@ async def test_a_late_word_of_an_old_connection_changes_nothing() -> None:
         await client.until(lambda port: port.restarts == 1 and port.standing.state == "ready")
         port = client.port
         before = (port.standing, port.target, port.listing)
-        from conduit_daemon.clients.connection import Ended  # noqa: PLC0415 - only here
-        from conduit_daemon.clients.port import Listing  # noqa: PLC0415 - only here
-
         old.on_lost(Ended(kind="lost", reason="late"))
         old.on_listing(Listing())
         old.on_started(1)
@@ -363,7 +360,7 @@ async def test_what_was_lost_unsent_waits_for_one_attempt_alone(tmp_path: Path) 
 
 async def test_a_call_that_is_held_can_be_cancelled_and_has_an_end_of_its_own() -> None:
     async with supervised("hang", start="lazy", connect_timeout=60, call_timeout=0.3) as client:
-        client.port.standing = new_port("fake", client.port.listing or _some_listing(), lazy=True).standing
+        client.port.standing = new_port("fake", Kept("", client.port.listing or Listing()), lazy=True).standing
         running, cancelled, _ = client.begin("echo", {"text": "x"})
         _, expired, done = client.begin("echo", {"text": "y"})
         running.cancel(ClientError("cancelled", "enough", outcome="outcome_unknown"))
@@ -372,12 +369,6 @@ async def test_a_call_that_is_held_can_be_cancelled_and_has_an_end_of_its_own() 
             await done.wait()
         assert (expired[0].kind, expired[0].outcome) == ("timeout", "not_sent")
         await client.ask(StopServer())
-
-
-def _some_listing() -> Any:
-    from conduit_daemon.clients.port import Listing  # noqa: PLC0415 - only here
-
-    return Listing()
 
 
 # ---- lazy servers and what is kept of them
