@@ -255,8 +255,9 @@ def test_explaining_ends_whatever_the_sizes() -> None:
 
 
 def test_a_huge_schema_is_not_compiled() -> None:
+    schema = {"enum": [[] for _ in range(500_000)]}
     began = time.process_time()
-    assert ArgumentValidator({"enum": [[] for _ in range(500_000)]}).invalid_schema
+    assert ArgumentValidator(schema).invalid_schema
     assert time.process_time() - began < 1
 
 
