@@ -153,3 +153,16 @@ def test_a_host_confined_to_a_toolset_sees_and_calls_that_alone(start: Any, fake
     assert rpc.call("a__echo", {"text": "in"})["content"][0]["text"] == "in"
     for name in ("a__pid", "b__echo"):
         assert rpc.ask("tools/call", {"name": name})["error"]["data"]["kind"] == "unknown_tool"
+
+
+def test_progress_of_a_listing_that_waits_for_servers(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("slow", "hang", connect_timeout="2"), fake_server("b"))
+    rpc = daemon.rpc()
+    methods = ("tools/list", "conduit/tools")
+    ids = [rpc.send(method, {"_meta": {"progressToken": method}}) for method in methods]
+    for method, request_id in zip(methods, ids, strict=True):
+        assert any(tool["name"] == "b__echo" for tool in rpc.wait(request_id)["result"]["tools"])
+        told = [note["params"] for note in rpc.notifications if note["params"]["progressToken"] == method]
+        assert told[-1]["message"] == "Waiting for servers to start: slow."
+        progress = [one["progress"] for one in told]
+        assert progress == sorted(set(progress))

@@ -10,7 +10,7 @@ import msgspec
 
 from conduit_daemon import adapters
 from conduit_daemon.config import Config
-from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
+from conduit_daemon.hub.listing import DEFAULT_WAIT
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.model import Call
 from conduit_daemon.pipeline.gate import Gate
@@ -25,6 +25,7 @@ from conduit_daemon.rpc.mcp.handshake import discover, initialize, set_level
 from conduit_daemon.rpc.mcp.offers import LISTS, list_offers
 from conduit_daemon.rpc.mcp.subscriptions import listen, tell_updated
 from conduit_daemon.rpc.params import UseParams
+from conduit_daemon.rpc.progress import listing_with_progress
 from conduit_daemon.rpc.protocol import Refused, Request
 
 __all__ = ["McpMethods"]
@@ -133,7 +134,8 @@ class McpMethods:
         return {"set": named}
 
     async def _list_tools(self, connection: Connection, request: Request) -> object:
-        catalogue = await listing(self._gate.catalogue, DEFAULT_WAIT)
+        meta = meta_of(request.params)
+        catalogue = await listing_with_progress(connection, meta, self._gate.catalogue, DEFAULT_WAIT)
         count = len(catalogue.offered)
         offered = await self._gate.aside.run(count, lambda: self._confined(connection, catalogue.offered))
         listed = await adapters.list_tools(offered, adapters.ListingOptions(), self._gate.bus)

@@ -8,7 +8,7 @@ from typing import final
 from conduit_daemon import adapters
 from conduit_daemon.config import Config
 from conduit_daemon.errors import ClientError, StrictSchemaError
-from conduit_daemon.hub.listing import DEFAULT_WAIT, listing
+from conduit_daemon.hub.listing import DEFAULT_WAIT
 from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.published import Published
@@ -16,6 +16,7 @@ from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
 from conduit_daemon.rpc.mcp.confinement import named_toolset
 from conduit_daemon.rpc.params import ToolsParams
+from conduit_daemon.rpc.progress import listing_with_progress
 from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of
 
@@ -42,7 +43,7 @@ class ToolMethods:
 
     async def _tools(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, ToolsParams)
-        toolset = await self._choose(params, DEFAULT_WAIT if params.timeout is None else params.timeout)
+        toolset = await self._choose(connection, params, DEFAULT_WAIT if params.timeout is None else params.timeout)
         self._gate.remember(toolset)
         options = adapters.ListingOptions(
             provider=params.provider,
@@ -68,11 +69,11 @@ class ToolMethods:
             ],
         }
 
-    async def _choose(self, params: ToolsParams, wait: float) -> ToolSet:
+    async def _choose(self, connection: Connection, params: ToolsParams, wait: float) -> ToolSet:
         if params.client is not None:
             port_of(self._gate, params.client)
         waited = None if params.client is None else (params.client,)
-        catalogue = await listing(self._gate.catalogue, wait, servers=waited)
+        catalogue = await listing_with_progress(connection, params.meta_, self._gate.catalogue, wait, servers=waited)
         named = None if params.set is None else named_toolset(self._config.current, params.set)
         offered = catalogue.offered
         chosen = partial(adapters.choose, offered, client=params.client, prefix=params.prefix, named=named)
