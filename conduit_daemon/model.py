@@ -304,6 +304,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """The tool's own name; where none was found the one asked for, which may be anything, cut to 200 characters."""
         return self.tool or self.call.name[:200]
 
+    @property
+    def heard_from(self) -> str | None:
+        """The server whose words reach the caller, by a result or by its own error; None where none do."""
+        return self.server if self.error is None or self.error.kind == "server_error" else None
+
     def tool_result(self) -> ToolResult:
         """The result, decoded.
 

@@ -122,8 +122,8 @@ async def execute(
         async with limit:
             outcome = await run(call, context, on_progress=on_progress)
         halt = halt or outcome.halt
-        if outcome.error is None and outcome.server is not None:
-            touched.append(outcome.server)
+        if outcome.heard_from is not None:
+            touched.append(outcome.heard_from)
         answers[place] = shapes.answer(wish, outcome), outcome.report(wish.call_id)
 
     async with trio.open_nursery() as nursery:

@@ -116,8 +116,9 @@ def account(outcome: Outcome, context: Context, approver: str | None) -> None:
         approver: Who approved or denied it, where somebody was asked.
     """
     gate, call, error, server = context.gate, outcome.call, outcome.error, outcome.server
-    if server is not None and (error is None or error.kind == "server_error") and server not in context.taint:
-        context.add_taint(server)
+    heard = outcome.heard_from
+    if heard is not None and heard not in context.taint:
+        context.add_taint(heard)
     gate.total += 1
     if outcome.kind != "ok":
         gate.errors += 1

@@ -1,8 +1,7 @@
 """The way of one call: resolve, validate, decide, ask, hooks, limits, send, hooks, account.
 
 All of it happens at once where no stage must wait, in the task of whoever calls; the answer comes back as a function
-call from the task that reads the server. A call that must wait (for a person, its rate, a slot, a hook that takes its
-time) is parked, and called back by whoever it waits for.
+call from the task that reads the server. A call that must wait is parked, and called back by what it waits for.
 """
 
 from __future__ import annotations

@@ -178,6 +178,14 @@ async def test_a_denied_call_is_an_answer_and_the_rule_is_named() -> None:
         assert done.taint == ()
 
 
+async def test_a_servers_own_error_taints_as_its_results_do() -> None:
+    async with hub(a=fake()):
+        await adapters.toolset("hub")
+        done = await adapters.execute_tool_calls("hub", "anthropic", blocks(("1", "a__fail", {"kind": "error"})))
+        assert done.outcomes[0].kind == "server_error"
+        assert done.taint == ("a",)
+
+
 async def test_results_are_shaped_for_a_model_unless_asked_otherwise() -> None:
     async with hub(a=fake()):
         await adapters.toolset("hub")
