@@ -12,7 +12,7 @@ import trio
 
 from conduit_daemon.clients.auth import Login, TokenFile, token_file
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer
-from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher
+from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher, is_stream
 from conduit_daemon.clients.http_errors import parse_retry_after, root_cause
 from conduit_daemon.clients.http_events import EventParser
 from conduit_daemon.clients.http_headers import ModernHeaders
@@ -86,10 +86,9 @@ class HttpTransport:
                 await nursery.start(self._keep_stream, wire)
             task_status.started(wire)
             try:
-                while True:
-                    await trio.sleep(_HEARTBEAT)
-                    if not wire.streams:
-                        wire.check()
+                while True:  # an open stream would show a crash at once, though not a host that is gone
+                    await trio.sleep(_HEARTBEAT * 4 if wire.streams else _HEARTBEAT)
+                    wire.check()
             finally:
                 wire.close()
                 await self._say_farewell(wire)
@@ -139,10 +138,13 @@ class HttpTransport:
                 try:
                     resume = {LAST_EVENT_HEADER: parser.last_id} if parser.last_id else None
                     async with wire.open("GET", headers=resume) as response:
-                        if response.status_code != HTTPStatus.OK:
-                            if response.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
-                                return  # it has none (405 by the specification)
-                        else:
+                        status = response.status_code
+                        has_one = status == HTTPStatus.OK and is_stream(response)
+                        if status == HTTPStatus.NOT_FOUND:
+                            wire.check()  # it may have forgotten the session
+                        if not has_one and status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                            return  # it has none (405 by the specification)
+                        if has_one:
                             pause = _RECONNECT
                             async for event in wire.events(response, parser):
                                 if event.data and not event.oversized:

@@ -28,7 +28,7 @@ from conduit_daemon.clients.http_events import Event, EventParser
 from conduit_daemon.clients.transport import Loss
 from conduit_daemon.errors import ClientError
 
-__all__ = ["LAST_EVENT_HEADER", "HttpDispatcher"]
+__all__ = ["LAST_EVENT_HEADER", "HttpDispatcher", "is_stream"]
 
 _SESSION_HEADER: Final = "mcp-session-id"
 LAST_EVENT_HEADER: Final = "last-event-id"
@@ -39,8 +39,19 @@ _CALLS: Final = ("tools/call", "resources/read", "prompts/get", "completion/comp
 _HANDSHAKE: Final = ("initialize", "server/discover")
 _INITIALIZED: Final = "notifications/initialized"
 _ERROR_BODY: Final = 1 << 16
+_LIFE: Final = 20.0
 _RESUMPTIONS: Final = 3
 _RESUME_AFTER: Final = 1.0
+
+
+def is_stream(response: httpx2.Response) -> bool:
+    """Whether a response is a stream of events."""
+    return _content_type(response) == "text/event-stream"
+
+
+def _content_type(response: httpx2.Response) -> str:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
 
 
 @final
@@ -221,8 +232,8 @@ class HttpDispatcher(Dispatcher):
             self.session = response.headers[_SESSION_HEADER]
         if self._legacy:
             return  # the answer comes over the server's stream
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "text/event-stream":
+        kind = _content_type(response)
+        if is_stream(response):
             await self._take_events(pending, response)
         elif kind == "application/json":
             body = await self._read(response, self.max_message)
@@ -329,8 +340,10 @@ class HttpDispatcher(Dispatcher):
 
     async def _check(self) -> None:
         try:
-            with trio.move_on_after(10):
+            with trio.move_on_after(_LIFE) as patience:
                 await self._ask_for_life()
+            if patience.cancelled_caught and not self.pending:  # a server that works may have no time for it
+                self._on_lost(Loss(reason=f"did not answer within {_LIFE:g} s whether it is still there"))
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             if is_unreachable(error):
                 self._on_lost(Loss(reason=f"cannot be reached any more: {root_cause(error)}"))

@@ -142,7 +142,8 @@ class SdkDispatcher:
             )
         except ClientError as error:
             wire = error.data.get("error")
-            if error.data.get("http_status") in _HOPELESS or (error.kind == "unavailable" and wire is None):
+            status = error.data.get("http_status")
+            if status in _HOPELESS or (status is None and error.kind == "unavailable"):
                 raise
             if wire is not None:
                 raise MCPError(wire["code"], wire.get("message", ""), wire.get("data")) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from conduit_daemon.clients import http, http_dispatcher
 from conduit_daemon.config import LimitsConfig
 from conduit_daemon.errors import ClientError
 
@@ -29,6 +31,35 @@ async def test_it_is_ready_lists_and_answers_in_both_eras_and_forms(fake: Any, c
         assert "echo" in [tool.name for tool in server.listings[0].tools]
         assert await server.call("echo", {"text": "hé\n"}) == ({"content": [{"type": "text", "text": "hé\n"}]}, False)
         assert len(await server.text("big", {"size": 6_000_000})) == 6_000_000
+
+
+async def test_an_older_server_that_refuses_the_newer_eras_question_barely_is_greeted_as_older(
+    fake: Any, connected: Any
+) -> None:
+    async with connected(fake("bare").url()) as server:
+        assert server.negotiated.version == "2025-11-25"
+
+
+async def test_a_page_is_no_stream_and_is_not_asked_for_again(fake: Any, connected: Any) -> None:
+    async with connected(fake("page").url()) as server:
+        await trio.sleep(1.5)
+        received = [method for method, _ in json.loads(await server.text("received"))]
+        assert received.count("GET") == 1
+
+
+async def test_a_host_that_says_nothing_any_more_is_missed_in_the_end(
+    fake: Any, connected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_HEARTBEAT", 0.2)
+    monkeypatch.setattr(http_dispatcher, "_LIFE", 0.5)
+    running = fake("no_stream")
+    async with connected(running.url()) as server:
+        await trio.sleep(1)
+        assert not server.lost.is_set()
+        running.process.send_signal(signal.SIGSTOP)
+        with trio.fail_after(5):
+            await server.over.wait()
+        assert "whether it is still there" in server.ended.reason
 
 
 async def test_headers_go_along_and_those_of_the_newer_era_say_what_is_called(fake: Any, connected: Any) -> None:

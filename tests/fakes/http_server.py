@@ -26,6 +26,8 @@ no_stream       has no stream for what it says unasked (405)
 status=CODE     answers every request with this status
 retry_after=S   with this Retry-After
 token=TOKEN     wants this bearer token
+bare            answers what it does not know with a bare 400
+page            answers GET with a page
 crlf            ends the lines of its events with CR LF
 tls=FILE        speaks TLS with the certificate and key in this file
 """
@@ -120,6 +122,10 @@ class Handler(BaseHTTPRequestHandler):
             self.write_event(self.dump({"id": int(resumed[4:]), "result": text("resumed")}), id="done")
             self.end_events()
             return
+        if "page" in BEHAVIOURS:
+            RECEIVED.append(["GET", None])
+            self.answer(200, b"<html>data: x", "text/html")
+            return
         if "no_stream" in BEHAVIOURS or "modern" in BEHAVIOURS:
             self.answer(405)
             return
@@ -181,6 +187,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.call(request_id, params)
             case "ping":
                 self.result(request_id, {})
+            case _ if "bare" in BEHAVIOURS:
+                self.answer(400, b"Bad Request", "text/plain")
             case _:
                 error = {"code": -32601, "message": "Method not found"}
                 self.answer(
