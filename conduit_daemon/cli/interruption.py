@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["ended_in_order"]
+__all__ = ["Interruptions", "ended_in_order"]
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,3 +28,44 @@ def _interrupt(number: int, frame: object) -> NoReturn:
     for each in _ENDS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+class Interruptions:
+    """Ends a command where it can be ended well: in a wait, and not amid a drawing.
+
+    As a context it takes SIGINT, SIGTERM and SIGHUP; what comes outside of `allowed` waits for the next such place.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._open = False
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Interruptions:
+        self._before = {number: signal.signal(number, self._note) for number in _ENDS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal gave
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """A place in which the command may be ended.
+
+        Raises:
+            KeyboardInterrupt: It is to end.
+        """
+        self._open = True
+        try:
+            if self._asked:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._open = False
+
+    def _note(self, number: int, frame: object) -> None:
+        self._asked = True
+        if self._open:
+            self._open = False
+            raise KeyboardInterrupt

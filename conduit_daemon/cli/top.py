@@ -19,7 +19,7 @@ from conduit_daemon.agent import AgentError
 from conduit_daemon.cli import output
 from conduit_daemon.cli.connection import HERE, Where
 from conduit_daemon.cli.exits import DONE, UsageError
-from conduit_daemon.cli.interruption import ended_in_order
+from conduit_daemon.cli.interruption import Interruptions
 from conduit_daemon.cli.top_sample import Meter, Sample
 
 __all__ = ["top"]
@@ -92,18 +92,22 @@ def _live(meter: Meter, interval: float, count: int | None) -> int:
     from conduit_daemon.cli.top_view import TopView  # noqa: PLC0415
 
     sample = meter.look()  # with no daemon at all there is nothing to wait for
-    with _undisturbed(), Live(TopView(sample), console=output.console(), screen=True, auto_refresh=False) as live:
+    screen = Live(TopView(sample), console=output.console(), screen=True, auto_refresh=False)
+    with Interruptions() as interruptions, _keys_unseen(), screen as live:
         live.refresh()
         number, gone_since = 1, None
-        while number != count and not _quits(interval):
+        while number != count:
+            view = None
+            with interruptions.allowed():
+                if _quits(interval):
+                    break
+                try:
+                    sample, gone_since = meter.look(), None
+                except AgentError as error:
+                    gone_since = gone_since or time.monotonic()
+                    view = TopView(sample, _trouble(error, sample, time.monotonic() - gone_since))
             number += 1
-            try:
-                sample, gone_since = meter.look(), None
-            except AgentError as error:
-                gone_since = gone_since or time.monotonic()
-                live.update(TopView(sample, _trouble(error, sample, time.monotonic() - gone_since)), refresh=True)
-            else:
-                live.update(TopView(sample), refresh=True)
+            live.update(view or TopView(sample), refresh=True)
     return DONE
 
 
@@ -128,16 +132,15 @@ def _quits(seconds: float) -> bool:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Takes keys one by one and unseen, and sees to it that the terminal is put back, however this ends."""
+def _keys_unseen() -> Iterator[None]:
+    """Takes keys one by one, does not show them, and puts the terminal back."""
+    suspending = signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # else a shell would get our screen
     keys = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
-    with ended_in_order():
-        suspending = signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # else a shell would get our screen
-        try:
-            if keys is not None:
-                tty.setcbreak(sys.stdin, termios.TCSANOW)
-            yield
-        finally:
-            if keys is not None:
-                termios.tcsetattr(sys.stdin, termios.TCSANOW, keys)
-            signal.signal(signal.SIGTSTP, suspending)
+    try:
+        if keys is not None:
+            tty.setcbreak(sys.stdin, termios.TCSANOW)
+        yield
+    finally:
+        if keys is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, keys)
+        signal.signal(signal.SIGTSTP, suspending)
