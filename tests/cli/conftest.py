@@ -28,6 +28,8 @@ class Command:
             "RUNTIME_DIRECTORY",
             "NO_COLOR",
             "PYTHONUNBUFFERED",
+            "COLUMNS",
+            "LINES",
         ):
             self.environ.pop(name, None)
 
