@@ -120,6 +120,11 @@ class Client(Actor):
         """URIs of the resources that are subscribed to."""
         return self._port.subscriptions
 
+    @property
+    def caller(self) -> object:
+        """Who called last."""
+        return self._port.caller
+
     async def init(self) -> None:
         """Begins to connect, or to wait for a call; never waits for either."""
         port, name = self._port, self.name or ""

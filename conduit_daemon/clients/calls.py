@@ -17,7 +17,7 @@ from conduit_daemon.clients.transport import CallHeaders
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Method
 
-__all__ = ["CallContext", "CallParams", "Granted", "Params", "RunningCall", "headers_of", "params_of"]
+__all__ = ["CallContext", "CallParams", "Granted", "Owner", "Params", "RunningCall", "headers_of", "params_of"]
 
 _MAX_ROUNDS: Final = 10
 _AWAKE: Final = 5.0
@@ -110,6 +110,24 @@ class Granted:
         on_result, self._on_result = self._on_result, None
         if on_result is not None:
             on_result(None, False, error)
+
+
+@final
+class Owner:
+    """Whose a server is, where it asks something while no call is at it: as when it starts for the first one.
+
+    Args:
+        host: Answers what the server asks.
+        caller: Who has it.
+    """
+
+    def __init__(self, host: Host, caller: object) -> None:
+        self.caller = caller
+        self._host = host
+
+    async def answer(self, question: Question) -> dict[str, Any]:
+        """See `Asking.answer`."""
+        return await self._host.answer(question)
 
 
 class CallContext(Protocol):

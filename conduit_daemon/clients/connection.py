@@ -16,15 +16,16 @@ from typing import Any, Final, Literal, cast, final
 import msgspec
 import trio
 
-from conduit_daemon.clients.calls import Granted, Params, RunningCall, headers_of, params_of
+from conduit_daemon.clients.calls import Granted, Owner, Params, RunningCall, headers_of, params_of
 from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress, Pending
 from conduit_daemon.clients.following import SUBSCRIBING, Following
-from conduit_daemon.clients.host import CAPABILITIES_KEY, LOG_LEVEL_KEY, Caller, ConfiguredHost
+from conduit_daemon.clients.host import CAPABILITIES_KEY, LOG_LEVEL_KEY, Asking, Caller, ConfiguredHost
 from conduit_daemon.clients.listing import list_tools
+from conduit_daemon.clients.observer import Ended, Observer
 from conduit_daemon.clients.offerings import Offerings, list_offerings
 from conduit_daemon.clients.port import Listing, OnResult
-from conduit_daemon.clients.process import Exit, Warden
-from conduit_daemon.clients.session import Era, Negotiated, SdkDispatcher, import_sdk, negotiate, open_session
+from conduit_daemon.clients.process import Warden
+from conduit_daemon.clients.session import Era, SdkDispatcher, import_sdk, negotiate, open_session
 from conduit_daemon.clients.stdio import StdioTransport
 from conduit_daemon.clients.transport import CallHeaders, Loss, Settings, Transport, Unreachable
 from conduit_daemon.errors import ClientError
@@ -36,54 +37,6 @@ __all__ = ["Connection", "Ended", "Observer", "Settings"]
 _EOF_WAIT: Final = 0.3
 _RESERVED_META: Final = "io.modelcontextprotocol/"
 _NEEDS_ATTENTION: Final = (401, 403)
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a connection ended.
-
-    Attributes:
-        kind: ``misconfigured`` (trying again is of no use), ``probe`` (the server ended when asked for the
-            newer era), ``start`` (it never was ready), ``lost`` (it was) or ``stopped`` (on purpose).
-        reason: One sentence.
-        exit: How the process ended, where it did by itself.
-        stderr: Its last lines.
-        ready_for: Seconds that it was ready.
-        retry_after: Seconds that the server asks to be left alone.
-    """
-
-    kind: Literal["misconfigured", "probe", "start", "lost", "stopped"]
-    reason: str
-    exit: Exit | None = None
-    stderr: tuple[str, ...] = ()
-    ready_for: float = 0.0
-    retry_after: float | None = None
-
-
-class Observer:
-    """Whom a connection tells how it goes; called from its task. See `clients.actor`."""
-
-    @property
-    def subscriptions(self) -> set[str]:
-        """URIs of the resources that are subscribed to; a connection's successor takes them over."""
-        return set()
-
-    def on_started(self, pid: int) -> None:
-        """The process runs; not told of a server that is none of ours."""
-
-    def on_ready(self, connection: Connection, negotiated: Negotiated, listing: Listing) -> None:
-        """Calls may come."""
-
-    def on_listing(self, listing: Listing) -> None:
-        """The tools changed."""
-
-    def on_offerings(self, offerings: Offerings) -> None:
-        """What the server offers beside tools is known, or changed."""
-
-    def on_updated(self, uri: str) -> None:
-        """A resource that was subscribed to has changed."""
-
-    def on_lost(self, ended: Ended) -> None:
-        """No call may come any more; told once, before the process is gone altogether."""
 
 
 @final
@@ -118,12 +71,13 @@ class Connection:
         self._sdk = SdkDispatcher(
             self.server,
             self.host,
-            caller=self._only_call,
+            caller=self._asking_call,
             on_told=self._hear,
             on_garbage=self._log_garbage,
         )
         self._transport: Transport | None = None
         self._capabilities: frozenset[str] = frozenset()
+        self._offerings = Offerings()
         self._following = Following(
             self.server,
             bus,
@@ -188,9 +142,13 @@ class Connection:
         """What HTTP wants beside a call's message."""
         return None if self._headers is None else headers_of(self._headers, method, params)
 
-    def _only_call(self) -> RunningCall | None:
-        certain = len(self.running) == 1 or (self.running and self.host.of_one_caller)
-        return next(iter(self.running)) if certain else None
+    def _asking_call(self) -> Asking | None:
+        """Whose call it is about which the server asks, where that is certain."""
+        if len(self.running) == 1 or (self.running and self.host.of_one_caller):
+            return next(iter(self.running))
+        if self.host.of_one_caller and self._observer.caller is not None:
+            return Owner(self.host, self._observer.caller)
+        return None
 
     # ---- life
 
@@ -305,7 +263,8 @@ class Connection:
         return await self._sdk.request(method, params, timeout=timeout, headers=headers)
 
     async def _list_offerings(self) -> Offerings:
-        return await list_offerings(self._request, self._capabilities)
+        self._offerings = await list_offerings(self._request, self._capabilities, self._offerings)
+        return self._offerings
 
     async def _list(self) -> Listing:
         listing = await list_tools(self.server, partial(self._request, "tools/list"))
@@ -392,7 +351,7 @@ class Connection:
 
     def _hear(self, method: str, params: msgspec.Raw) -> None:
         self._following.note(method, params)
-        if method == "notifications/message" and (call := self._only_call()) is not None and call.caller is not None:
+        if method == "notifications/message" and (call := self._asking_call()) is not None and call.caller is not None:
             cast(Caller, call.caller).tell(self.server, method, params)
 
     def _log_stderr(self, text: str) -> None:

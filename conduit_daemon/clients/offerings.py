@@ -38,29 +38,37 @@ class Offerings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_offerings(
-    request: Callable[[str, dict[str, Any]], Awaitable[msgspec.Raw]], capabilities: frozenset[str]
+    request: Callable[[str, dict[str, Any]], Awaitable[msgspec.Raw]],
+    capabilities: frozenset[str],
+    before: Offerings,
 ) -> Offerings:
     """Everything that a server offers beside tools.
 
-    A list that fails, goes in a circle or is longer than 10,000 ends there; what came before is kept.
+    A list that fails, goes in a circle or is longer than 10,000 ends there; what came before is kept. One that
+    cannot be read at all is taken to be what it was.
 
     Args:
         request: Sends a method with params and returns the raw result.
         capabilities: What the server declared.
+        before: What was offered when it was last asked.
     """
-    found = {method: await _list(request, method) if LISTS[method][0] in capabilities else () for method in LISTS}
     return Offerings(
-        resources=found["resources/list"],
-        templates=found["resources/templates/list"],
-        prompts=found["prompts/list"],
+        resources=await _list(request, capabilities, "resources/list", before.resources),
+        templates=await _list(request, capabilities, "resources/templates/list", before.templates),
+        prompts=await _list(request, capabilities, "prompts/list", before.prompts),
         completes="completions" in capabilities,
     )
 
 
 async def _list(
-    request: Callable[[str, dict[str, Any]], Awaitable[msgspec.Raw]], method: str
+    request: Callable[[str, dict[str, Any]], Awaitable[msgspec.Raw]],
+    capabilities: frozenset[str],
+    method: str,
+    before: tuple[dict[str, Any], ...],
 ) -> tuple[dict[str, Any], ...]:
-    _, member, name = LISTS[method]
+    capability, member, name = LISTS[method]
+    if capability not in capabilities:
+        return ()
     entries: list[dict[str, Any]] = []
     cursors: set[str] = set()
     params: dict[str, Any] = {}
@@ -68,6 +76,8 @@ async def _list(
         try:
             page = msgspec.json.decode(await request(method, params), type=dict[str, Any])
         except (ClientError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            if not cursors:
+                return before
             break
         listed = page.get(member)
         if not isinstance(listed, list):

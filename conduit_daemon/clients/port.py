@@ -206,6 +206,7 @@ class Port:
         on_restart: Called when somebody has the server restarted, where callers have servers of their own.
         on_updated: Called with the server's id and the URI of a resource that was subscribed to and has changed.
         subscriptions: URIs of the resources that are subscribed to.
+        caller: Who called last; with a server of one caller alone, whose it is.
         instances: How many callers have a server of their own.
     """
 
@@ -227,6 +228,7 @@ class Port:
         self.on_restart: Callable[[], None] | None = None
         self.on_updated: Callable[[str, str], None] | None = None
         self.subscriptions: set[str] = set()
+        self.caller: object = None
         self.instances = 0
         self._held: dict[_PortCall, float] = {}
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -259,6 +261,7 @@ class Port:
         Raises:
             ClientError: ``unavailable``, with ``retry_after`` where a time is known; nothing was sent.
         """
+        self.caller = caller
         call = _PortCall(self, tool, arguments, on_result, meta, total, on_progress, method, caller)
         if self.target is not None:
             call.send(self.target)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from conduit_daemon.clients.connection import Connection, Ended, Observer
+from conduit_daemon.clients.connection import Connection
+from conduit_daemon.clients.observer import Ended, Observer
 from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.port import Listing
 from conduit_daemon.clients.session import Negotiated
@@ -24,6 +25,10 @@ class Watcher(Protocol):
     @property
     def subscriptions(self) -> set[str]:
         """The resources that somebody wants to hear of."""
+
+    @property
+    def caller(self) -> object:
+        """Who called last."""
 
     def note_started(self, pid: int) -> None:
         """The server's process runs."""
@@ -58,6 +63,10 @@ class Watch(Observer):
     @property
     def subscriptions(self) -> set[str]:
         return self._client.subscriptions
+
+    @property
+    def caller(self) -> object:
+        return self._client.caller
 
     def on_started(self, pid: int) -> None:
         if self._current():

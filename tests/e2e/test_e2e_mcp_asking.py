@@ -162,6 +162,9 @@ def test_a_server_of_the_callers_own_may_ask_it_for_roots(start: Any) -> None:
     host = Host(daemon.rpc(), ERAS[0], **ABLE)
     daemon.wait_until(lambda: bool(host.rpc.result("tools/list")["tools"]))
     assert said(host.call("s__ask", kind="roots")) == [ANSWERS["roots"]]
+    # Started for this host's first call, it asked for its roots before that call reached it.
+    assert said(host.call("s__roots")) == ANSWERS["roots"]
+    assert [question["method"] for question in host.asked] == ["roots/list"] * 2
 
 
 @pytest.mark.parametrize("era", ERAS)

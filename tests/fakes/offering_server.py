@@ -54,7 +54,9 @@ def text(value: Any) -> dict[str, Any]:
 
 def tools() -> list[dict[str, Any]]:
     schema = {"type": "object"}
-    names = ["echo", "reveal", "seen", "touch", "log"] + ([] if "bare" in WORDS else ["ask", "ask_twice", "ask_all"])
+    names = ["echo", "reveal", "seen", "touch", "log", "roots"] + (
+        [] if "bare" in WORDS else ["ask", "ask_twice", "ask_all"]
+    )
     return [{"name": name, "inputSchema": schema} for name in names]
 
 
@@ -127,6 +129,8 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         for level in ("debug", "warning"):
             send({"method": "notifications/message", "params": {"level": level, "data": level}})
         answer(request_id, text("logged"))
+    elif name == "roots":
+        answer(request_id, text(WAITING.get("early")))
     elif name == "seen":
         answer(request_id, text(SEEN))
     elif name == "ask":
@@ -185,6 +189,9 @@ def take(message: dict[str, Any]) -> None:
         case "resources/unsubscribe" if not MODERN:
             WATCHED.pop(params["uri"], None)
             answer(request_id, {})
+        case "notifications/initialized" if "roots" in SEEN[0]["params"].get("capabilities", {}):
+            WAITING["early"] = None
+            send({"id": "early", "method": "roots/list", "params": {}})
         case "ping":
             answer(request_id, {})
         case "tools/list":
