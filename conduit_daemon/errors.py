@@ -13,6 +13,7 @@ kinds and codes are those of the RPC's table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -115,6 +116,18 @@ class ClientError(ConduitError):
     def __repr__(self) -> str:
         return f"ClientError({self.kind!r}, {self.message!r}, server={self.server!r}, tool={self.tool!r})"
 
+    def mask(self, clean: Callable[[str], str]) -> None:
+        """Takes secrets out of its words and its data, which may be a server's own.
+
+        Args:
+            clean: Masks what is secret in a text.
+        """
+        self.message = clean(self.message)
+        try:
+            self.data = _masked(self.data, clean)
+        except RecursionError:  # nobody reads what is nested so deeply
+            self.data = {}
+
     @property
     def code(self) -> int:
         """The JSON-RPC error code of this kind."""
@@ -130,6 +143,16 @@ class ClientError(ConduitError):
         if self.retry_after is not None:
             data["retry_after"] = self.retry_after
         return {**self.data, **data}
+
+
+def _masked(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_masked(key, clean): _masked(item, clean) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, clean) for item in value]
+    return value
 
 
 class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

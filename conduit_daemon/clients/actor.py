@@ -101,7 +101,7 @@ class Client(Actor):
         self._port = port
         self._warden = warden
         self._bus = bus
-        self._journal = Journal(settings.server, bus, timeline)
+        self._journal = Journal(settings.server, bus, timeline, settings.clean)
         self._on_change = on_change
         self._kept = kept
         self._sleep = sleep or SleepWatch()
@@ -367,6 +367,8 @@ class Client(Actor):
     def _stand(self, state: ClientState, reason: str | None, **more: Any) -> None:
         before = self._port.standing
         last_error = before.last_error
+        if reason is not None:
+            reason = self._settings.clean(reason)
         if state in ("waiting", "open", "needs_attention"):
             last_error = reason
         self._port.standing = Standing(

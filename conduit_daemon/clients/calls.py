@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, final
 
 import msgspec
@@ -139,9 +139,11 @@ class CallContext(Protocol):
         host: Answers what the server asks.
         nursery: Where that happens; None while there is no connection.
         running: The calls that are running.
+        clean: Masks secrets in what is said of a call that failed.
     """
 
     server: str
+    clean: Callable[[str], str]
     wire: Dispatcher
     host: Host
     nursery: trio.Nursery | None
@@ -270,6 +272,8 @@ class RunningCall:
         self._context.running.discard(self)
         for scope in self._questions:
             scope.cancel()
+        if error is not None:
+            error.mask(self._context.clean)
         self._on_result(raw, is_error, error)
 
     def _answer(self, raw: msgspec.Raw | None, error: ClientError | None) -> None:

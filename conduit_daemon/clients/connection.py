@@ -35,6 +35,7 @@ from conduit_daemon.telemetry.events import EventBus
 __all__ = ["Connection", "Ended", "Observer", "Settings"]
 
 _EOF_WAIT: Final = 0.3
+_SHOWN: Final = 200
 _RESERVED_META: Final = "io.modelcontextprotocol/"
 _NEEDS_ATTENTION: Final = (401, 403)
 
@@ -55,6 +56,7 @@ class Connection:
 
     def __init__(self, settings: Settings, era: Era, warden: Warden, bus: EventBus, observer: Observer) -> None:
         self.server = settings.server
+        self.clean = settings.clean
         self.host = settings.host or ConfiguredHost(
             settings.config.roots, of_one_caller=settings.config.scope == "connection"
         )
@@ -368,7 +370,7 @@ class Connection:
             level="warning",
             server=self.server,
             reason=f"A line on its output is no message ({why}); calls go on.",
-            line=self._settings.clean(repr(line)[2:-1]),
+            line=self._settings.clean(repr(line)[2:-1])[:_SHOWN],
             count=self._garbage,
         )
 

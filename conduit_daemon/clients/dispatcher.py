@@ -37,6 +37,8 @@ from conduit_daemon.errors import ClientError
 
 __all__ = ["Dispatcher", "OnAnswer", "OnProgress", "Peer", "Pending", "Sending"]
 
+_EDGE: Final = 4096
+_LONGEST_WORDS: Final = 2000
 _BREAKS: Final = b"\r\n"
 _ID_IN_TEXT: Final = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
@@ -266,7 +268,7 @@ class Dispatcher(ABC):
             pending = self.pending.get(int(request_id))  # some servers echo a number as a string
         if pending is None:
             if request_id is None:
-                self._peer.on_garbage(line[:200], "no method and no id")
+                self._peer.on_garbage(line[:_EDGE], "no method and no id")
             return  # an answer that came after its call ended
         if message.error is not NOTHING and bytes(message.error) != b"null":
             self.settle(pending, None, self._server_error(message.error))
@@ -312,20 +314,20 @@ class Dispatcher(ABC):
             try:
                 decode(line)
             except UNDECODABLE:
-                pending = self._named_in(line[:4096]) or self._named_in(line[-4096:])
+                pending = self._named_in(line[:_EDGE]) or self._named_in(line[-_EDGE:])
                 if pending is not None:
                     self.settle(pending, None, self.broken(f"answered with what is no valid JSON ({why})"))
                     return
             else:
                 self.take(line)  # it was only a byte order mark
                 return
-        self._peer.on_garbage(line[:200], why)
+        self._peer.on_garbage(line[:_EDGE], why)
 
     def take_oversized(self, head: bytes, tail: bytes, size: int) -> None:
         """Notes a message over the limit, of which only the edges were kept."""
         pending = self._named_in(head) or self._named_in(tail)
         if pending is None:
-            self._peer.on_garbage(head[:200], f"a line of {size} bytes, over the limit of {self.max_message}")
+            self._peer.on_garbage(head[:_EDGE], f"a line of {size} bytes, over the limit of {self.max_message}")
         else:
             self.settle(pending, None, self.too_large(f"{size} bytes"))
 
@@ -363,7 +365,7 @@ class Dispatcher(ABC):
             return self.broken("answered with a malformed error")
         return ClientError(
             "server_error",
-            f"Server {self.server} answered with an error: {wire.message or 'no message'} ({wire.code})",
+            f"Server {self.server} answered with an error: {_short(wire.message) or 'no message'} ({wire.code})",
             self.server,
             outcome="failed",
             data={"error": msgspec.to_builtins(wire)},
@@ -377,6 +379,11 @@ class Dispatcher(ABC):
             self.server,
             outcome="outcome_unknown",
         )
+
+
+def _short(text: str) -> str:
+    """A server's words, fit to be logged and kept; all of them are in the error's data."""
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
 
 
 def _cleaned(raw: msgspec.Raw) -> msgspec.Raw:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, final
 
 from conduit_daemon.clients.port import Listing
@@ -31,15 +32,18 @@ class Journal:
         server: The server's id.
         bus: Where events go.
         timeline: Where it is remembered.
+        clean: Masks secrets.
     """
 
-    def __init__(self, server: str, bus: EventBus, timeline: Timeline) -> None:
+    def __init__(self, server: str, bus: EventBus, timeline: Timeline, clean: Callable[[str], str]) -> None:
         self._server = server
         self._bus = bus
+        self._clean = clean
         self.timeline = timeline
 
     def tell(self, event: str, level: Level, text: str, **fields: Any) -> None:
         """Says in one sentence what happened; fields that are None are left out."""
+        text = self._clean(text)
         self.timeline.append(TimelineEntry(time.time(), event, text))
         known = {key: value for key, value in fields.items() if value is not None}
         self._bus.emit(event, level=level, server=self._server, reason=text, **known)

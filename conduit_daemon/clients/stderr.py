@@ -68,11 +68,12 @@ class ErrorOutput:
 
     def _take(self, chunk: bytes) -> None:
         for line in self._splitter.feed(chunk):
-            raw = line.head[:_LONGEST] + b"..." if isinstance(line, Oversized) else line
+            raw, more = (line.head, "...") if isinstance(line, Oversized) else (line, "")
             text = "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in raw.decode(errors="replace"))
             text = text.rstrip()
-            if text:
-                self._tell(self._clean(text))
+            if text:  # cut after it is cleaned: half a secret is not known for one
+                text = self._clean(text)
+                self._tell(text[:_LONGEST] + more if more else text)
 
     def _tell(self, text: str) -> None:
         self.last.append(text)
