@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,28 +17,16 @@ pytestmark = pytest.mark.npm
 
 HERE = Path(__file__).parent
 CONDUIT = Path(sys.executable).with_name("conduit")
-PACKAGES = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "conduit-tests" / "conformance"
+PACKAGES = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3")
 PASSED = {"2025-11-25": 30, "2026-07-28": 37}
 """How many scenarios each revision requires; all of them pass."""
 
 
-@pytest.fixture(scope="module")
-def suite() -> tuple[Path, Path]:
-    """The suite's program and the Node that it needs, installed into a cache folder."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    program = CACHE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    node = CACHE / "node_modules" / "node" / "bin" / "node"
-    if not (program.is_file() and node.is_file()):
-        CACHE.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            ["npm", "install", "--prefix", CACHE, "--no-audit", "--no-fund", *PACKAGES],
-            check=True,
-            capture_output=True,
-            timeout=300,
-        )
-    return node, program
+@pytest.fixture(scope="session")
+def suite(npm_install: Callable[..., Path]) -> list[str]:
+    """The suite's command, and the Node that it needs."""
+    programs = npm_install(*PACKAGES)
+    return [str(programs / "node"), str(programs / "conformance")]
 
 
 @pytest.fixture(params=["2025-11-25", "2026-07-28"])
@@ -72,12 +58,12 @@ def bridge(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
 
 
 def test_every_scenario_that_a_revision_requires_passes(
-    suite: tuple[Path, Path], bridge: tuple[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    suite: list[str], bridge: tuple[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (node, program), (era, port) = suite, bridge
+    era, port = bridge
     url = f"http://127.0.0.1:{port}/mcp"
     done = subprocess.run(
-        [node, program, "server", "--url", url, "--requirements", era, "--output-dir", tmp_path],
+        [*suite, "server", "--url", url, "--requirements", era, "--output-dir", tmp_path],
         capture_output=True,
         text=True,
         timeout=300,
