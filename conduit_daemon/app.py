@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version as installed_version
@@ -30,11 +30,8 @@ import msgspec
 import trio
 
 import supervisors
-from conduit_daemon.clients.actor import Client, Timeline, new_port, new_timeline
 from conduit_daemon.clients.connection import Settings
-from conduit_daemon.clients.instances import Instance, Instances
-from conduit_daemon.clients.kept import KeptListing
-from conduit_daemon.clients.port import Port
+from conduit_daemon.clients.factory import ClientFactory
 from conduit_daemon.clients.roster import Roster
 from conduit_daemon.collector import settle
 from conduit_daemon.config import (
@@ -165,13 +162,11 @@ class Daemon:
         self._catalogue = Published(Catalogue())
         self._announced = Published(ToolSet())
         self._policy = Published(compile_policy(config.policy, frozenset(_trusted(config))))
-        self._timelines: dict[str, Timeline] = {}
         self._audit = Audit(self._state, config.audit, bus, masker)
         self._governance = Governance(self._state, bus, hooks=load_hooks(config.hooks, self._folder))
         self._governance.pins.on_change = _tell_hub
         self._guardian = Guardian(bus)
         self._connections: set[Connection] = set()
-        self._kept: dict[str, KeptListing] = {}
         self._gate = Gate(
             catalogue=self._catalogue,
             policy=self._policy,
@@ -182,12 +177,20 @@ class Daemon:
             governance=self._governance,
         )
         self._gate.configure(config)
-        self._instances = Instances(self._config, self._gate.ports, self._new_instance)
+        self._clients = ClientFactory(
+            self._config,
+            self._gate.ports,
+            settings=self._settings,
+            warden=self._guardian,
+            bus=bus,
+            state=self._state,
+            on_change=_tell_hub,
+        )
         self._roster = Roster(
             self._config,
             self._gate.ports,
-            new_client=self._new_client,
-            new_port=self._new_port,
+            new_client=self._clients.client,
+            new_port=self._clients.port,
             on_port=self._gate.configure_server,
             idle=self._gate.idle,
             on_change=_tell_hub,
@@ -285,8 +288,9 @@ class Daemon:
             [
                 ChildSpec(id="guardian", start=lambda: self._guardian.run),
                 ChildSpec(id="roster", start=lambda: self._roster.run, shutdown=_ROSTER_SHUTDOWN),
-                ChildSpec(id="instances", start=lambda: self._instances.run, shutdown=_ROSTER_SHUTDOWN),
+                ChildSpec(id="instances", start=lambda: self._clients.instances.run, shutdown=_ROSTER_SHUTDOWN),
                 ChildSpec(id="reload", start=lambda: self._reloader.run),
+                ChildSpec(id="clocks", start=lambda: self._clients.sleep.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
                 ChildSpec(id="signals", start=lambda: answer),
                 *self._meter.children(),
@@ -294,40 +298,6 @@ class Daemon:
             ],
             name="service",
         )
-
-    def _new_port(self, server: str, wanted: ServerConfig) -> Port:
-        kept = self._kept[server] = KeptListing(self._state, server, wanted, self._bus)
-        port = new_port(server, kept.load(), lazy=wanted.start == "lazy" or wanted.scope == "connection")
-        if wanted.scope == "connection":
-            self._instances.serve(server, wanted, port)
-        return port
-
-    def _new_client(self, server: str, wanted: ServerConfig) -> Callable[[], Client]:
-        settings, timeline = self._settings(server, wanted), self._timeline(server)
-
-        def start() -> Client:
-            port, kept = self._gate.ports[server], self._kept[server]
-            return Client(settings, port, self._guardian, self._bus, timeline, _tell_hub, kept=kept)
-
-        return start
-
-    def _new_instance(self, instance: Instance) -> Callable[[], Client]:
-        server, number = instance.server, instance.number
-        settings, timeline = self._settings(server, instance.config), self._timeline(server)
-
-        def learn(server: str) -> None:
-            common, own = self._gate.ports.get(server), instance.port
-            if common is None or own.listing is None:
-                return
-            if own.listing is not common.listing or own.offerings is not common.offerings:
-                common.listing, common.offerings = own.listing, own.offerings
-                self._kept[server].save(own.listing, own.offerings)
-                _tell_hub(server)
-
-        def start() -> Client:
-            return Client(settings, instance.port, self._guardian, self._bus, timeline, learn, instance=number)
-
-        return start
 
     def _settings(self, server: str, wanted: ServerConfig) -> Settings:
         return Settings(
@@ -339,9 +309,6 @@ class Daemon:
             clean=self._masker.mask,
             state=self._state,
         )
-
-    def _timeline(self, server: str) -> Timeline:
-        return self._timelines.setdefault(server, new_timeline())
 
     def _apply(self, loaded: Loaded) -> Diff:
         """Takes a configuration over: what governs calls at once, the servers by the roster."""

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+import trio
+
 __all__ = ["SleepWatch"]
 
 _GAP: Final = 2.0
 _RECENT: Final = 30.0
+_LOOK: Final = 5.0
 
 
 def _counts_sleep() -> float:
@@ -43,3 +46,9 @@ class SleepWatch:
             self._woke_at = now
         self._gap = gap
         return self._woke_at is not None and now - self._woke_at < _RECENT
+
+    async def run(self) -> None:
+        """Looks now and then until cancelled, so that a sleep is noticed when it ends and not when it matters."""
+        while True:
+            self.just_woke()
+            await trio.sleep(_LOOK)

@@ -371,6 +371,29 @@ async def test_a_call_that_is_held_can_be_cancelled_and_has_an_end_of_its_own() 
         await client.ask(StopServer())
 
 
+async def test_a_call_that_is_held_while_the_actor_is_dead_is_taken_up_by_the_next() -> None:
+    async with supervised(start="lazy") as client:
+        await client.state("idle")
+        ref = supervisors.whereis("client:fake")
+        assert ref is not None
+        supervisors.exit(ref, supervisors.Killed())
+        with trio.fail_after(5):
+            while supervisors.whereis("client:fake") is not None:
+                await trio.lowlevel.checkpoint()
+        assert await client.call("echo", text="later") == "later"
+        assert len(client.clients) == 2
+
+
+async def test_a_port_that_is_closed_lets_no_held_call_wait() -> None:
+    async with supervised("hang", start="lazy", connect_timeout=60) as client:
+        client.port.standing = new_port("fake", Kept("", Listing()), lazy=True).standing
+        _, got, _ = client.begin("echo", {"text": "x"})
+        client.port.close("server fake was taken out of the configuration")
+        assert (got[0].kind, got[0].outcome) == ("unavailable", "not_sent")
+        assert "taken out" in got[0].message
+        await client.ask(StopServer())
+
+
 # ---- lazy servers and what is kept of them
 
 

@@ -116,3 +116,35 @@ def test_orders_to_a_server_reach_each_connections_own(start: Any, fake_server: 
         control.result("conduit/servers/start", {"server": "a"})
         daemon.wait_until(lambda: daemon.state("a") in ("idle", "ready"))
     assert text(rpc.call("a__pid")) != pid
+
+
+def test_a_changed_table_gives_a_connection_another_server_of_its_own(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a", scope='"connection"'))
+    daemon.wait_until(lambda: daemon.state("a") == "idle")
+    rpc, control = daemon.rpc(), daemon.rpc(control=True)
+    pid = text(rpc.call("a__pid"))
+    daemon.config.write_text(daemon.config.read_text().replace("scope =", "call_timeout = 50\nscope ="))
+    control.result("conduit/reload")
+    daemon.wait_until(lambda: not alive(int(pid)), 10)
+    daemon.wait_until(lambda: daemon.state("a") == "idle")
+    assert text(rpc.call("a__pid")) != pid
+    assert daemon.status()["servers"]["a"]["instances"] == 1
+
+
+def test_servers_of_connections_that_come_and_go_leave_nothing(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a", scope='"connection"', max_instances="4"))
+    daemon.wait_until(lambda: daemon.state("a") == "idle")
+    daemon.rpc().call("a__echo", {"text": "the first warms up"})
+    daemon.connections.pop().close()
+    daemon.wait_until(lambda: daemon.status()["servers"]["a"]["instances"] == 0)
+    descriptors = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+    pids = []
+    for _ in range(5):
+        rpcs = [daemon.rpc() for _ in range(4)]
+        pids += [int(text(rpc.call("a__pid"))) for rpc in rpcs]
+        for rpc in rpcs:
+            rpc.close()
+        daemon.wait_until(lambda: daemon.status()["servers"]["a"]["instances"] == 0, 10)
+    assert len(set(pids)) == 20
+    assert not any(map(alive, pids))
+    daemon.wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= descriptors, 5)
