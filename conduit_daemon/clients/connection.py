@@ -140,6 +140,10 @@ class Connection:
         running.send(request_id, total)
         return running
 
+    def refresh(self) -> None:
+        """Reads the server's list of tools again, soon; see `Observer.on_listing`."""
+        self._following.refresh()
+
     def headers(self, method: Method, params: Params) -> Mapping[str, str] | None:
         """What HTTP wants beside a call's message."""
         return None if self._headers is None else headers_of(self._headers, method, params)

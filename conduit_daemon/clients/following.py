@@ -72,6 +72,10 @@ class Following:
         """Forgets what was noted: the tools are read next anyway."""
         self._tools_changed = trio.Event()
 
+    def refresh(self) -> None:
+        """Reads the tools again, as if the server had said that they changed."""
+        self._tools_changed.set()
+
     def subscribe(self, name: str, *, wanted: bool) -> None:
         """Notes that a resource, named ``resource:URI``, is subscribed to, or is no more."""
         uri = name.partition(":")[2]

@@ -70,6 +70,9 @@ class CallTarget(Protocol):
     ) -> Running:
         """Sends a call; see `Port.begin`."""
 
+    def refresh(self) -> None:
+        """Reads the server's list of tools again, soon."""
+
 
 class Listing(msgspec.Struct, frozen=True):
     """What a server last said it has.
@@ -271,6 +274,13 @@ class Port:
         else:
             raise self.unavailable(tool)
         return call
+
+    def refresh(self) -> bool:
+        """Has the tools listed again, soon; False where there is no connection."""
+        if self.target is None:
+            return False
+        self.target.refresh()
+        return True
 
     # ---- calls that are held
 

@@ -77,3 +77,17 @@ def test_shutdown_waits_for_calls_unless_told_not_to(start: Any, fake_server: An
         else:
             assert result["error"]["data"]["kind"] == "shutting_down"
             assert time.monotonic() - began < 5
+
+
+def test_refresh_has_the_servers_list_again(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a", "silent_change"))
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    rpc.call("a__reveal")
+
+    def names(**params: Any) -> set[str]:
+        return {tool["name"] for tool in rpc.result("conduit/tools", params)["tools"]}
+
+    assert "a__late" not in names()  # the server does not say that it changed
+    assert "a__late" in names(refresh=True)
+    assert "a__late" in names()

@@ -38,6 +38,7 @@ malformed_tool  lists a tool without a schema among good ones
 pages=N         lists its tools over N pages
 circle          a cursor that never advances
 late_tool       one more tool, announced by list_changed, after `reveal` is called
+silent_change   as late_tool, without an announcement
 noise=N         writes N lines to stderr at once
 tools=N         lists N further tools
 more            lists its stranger tools too
@@ -123,7 +124,7 @@ def listed() -> list[Any]:
         tools.append({"name": "free", "inputSchema": {"type": "object"}})
     if "malformed_tool" in BEHAVIOURS:
         tools[1:1] = [{"name": "broken"}, 7]
-    if "late_tool" in BEHAVIOURS:
+    if "late_tool" in BEHAVIOURS or "silent_change" in BEHAVIOURS:
         tools.append({"name": "reveal", "inputSchema": schema()})
         if REVEALED.is_set():
             tools.append({"name": "late", "inputSchema": schema()})
@@ -207,7 +208,7 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         case "reveal":
             REVEALED.set()
             answer(text("look again"))
-            for _ in range(5):
+            for _ in range(0 if "silent_change" in BEHAVIOURS else 5):
                 changed({"method": "notifications/tools/list_changed"})
         case "close":
             if arguments["what"] == "input":

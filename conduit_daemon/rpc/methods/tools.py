@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import final
 
+import trio
+
 from conduit_daemon import adapters
 from conduit_daemon.config import Config
 from conduit_daemon.errors import ClientError, StrictSchemaError
@@ -73,8 +75,22 @@ class ToolMethods:
         if params.client is not None:
             port_of(self._gate, params.client)
         waited = None if params.client is None else (params.client,)
+        if params.refresh:
+            await self._refresh(wait, waited)
         catalogue = await listing_with_progress(connection, params.meta_, self._gate.catalogue, wait, servers=waited)
         named = None if params.set is None else named_toolset(self._config.current, params.set)
         offered = catalogue.offered
         chosen = partial(adapters.choose, offered, client=params.client, prefix=params.prefix, named=named)
         return await self._gate.aside.run(len(offered), chosen)
+
+    async def _refresh(self, wait: float, servers: tuple[str, ...] | None) -> None:
+        """Has the servers that are up list their tools again, and waits for them, `wait` seconds at most."""
+        ports = self._gate.ports
+        old = {
+            server: port.listing
+            for server, port in ports.items()
+            if (servers is None or server in servers) and port.refresh()
+        }
+        with trio.move_on_after(wait):
+            while any(server in ports and ports[server].listing is listing for server, listing in old.items()):
+                await self._gate.catalogue.changed()
