@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Final, cast, final
 from urllib.parse import urljoin
@@ -146,9 +147,10 @@ class HttpTransport:
                             return  # it has none (405 by the specification)
                         if has_one:
                             pause = _RECONNECT
-                            async for event in wire.events(response, parser):
-                                if event.data and not event.oversized:
-                                    wire.take_body(event.data)
+                            async with aclosing(wire.events(response, parser)) as events:
+                                async for event in events:
+                                    if event.data and not event.oversized:
+                                        wire.take_body(event.data)
                 except _BROKEN:
                     wire.check()
                 except Exception:  # noqa: BLE001 - authentication runs inside; the requests say what is wrong
@@ -169,16 +171,17 @@ class HttpTransport:
                             retry_after=parse_retry_after(response.headers.get("retry-after")),
                         )
                     )
-                async for event in wire.events(response, parser):
-                    if event.type == "endpoint" and not known:
-                        wire.url, known = self._endpoint(event.data), True
-                        task_status.started()
-                    elif event.oversized:
-                        reason = f"sent more than {wire.max_message} bytes in one message"
-                        self._fail_oversized(wire)
-                        break
-                    elif event.data and event.type == "message":
-                        wire.take_body(event.data)
+                async with aclosing(wire.events(response, parser)) as events:
+                    async for event in events:
+                        if event.type == "endpoint" and not known:
+                            wire.url, known = self._endpoint(event.data), True
+                            task_status.started()
+                        elif event.oversized:
+                            reason = f"sent more than {wire.max_message} bytes in one message"
+                            self._fail_oversized(wire)
+                            break
+                        elif event.data and event.type == "message":
+                            wire.take_body(event.data)
         except _BROKEN as error:
             reason = f"cannot be reached: {root_cause(error)}"
         loss = Loss(reason=reason)

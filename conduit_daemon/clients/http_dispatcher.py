@@ -7,8 +7,8 @@ the legacy one over the one stream that the server keeps open.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from http import HTTPStatus
 from typing import Final, final
 
@@ -39,6 +39,8 @@ _CALLS: Final = ("tools/call", "resources/read", "prompts/get", "completion/comp
 _HANDSHAKE: Final = ("initialize", "server/discover")
 _INITIALIZED: Final = "notifications/initialized"
 _ERROR_BODY: Final = 1 << 16
+_BROKEN: Final = (httpx2.HTTPError, httpx2.StreamError, OSError)
+_LINGER: Final = 1.0
 _LIFE: Final = 20.0
 _RESUMPTIONS: Final = 3
 _RESUME_AFTER: Final = 1.0
@@ -213,7 +215,7 @@ class HttpDispatcher(Dispatcher):
             try:
                 async with self.open("POST", content=post.body, headers=post.headers) as response:
                     await self._take_response(pending, post, response)
-            except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+            except _BROKEN as error:
                 post.started = not is_unreachable(error)
                 self.settle(pending, None, transport_error(self.server, error))
                 if post.method not in _HANDSHAKE:
@@ -249,31 +251,41 @@ class HttpDispatcher(Dispatcher):
     async def _take_events(self, pending: Pending, response: httpx2.Response) -> None:
         parser, broken = EventParser(self.max_message), "its answer ended early"
         try:
-            async for event in self.events(response, parser):
-                self._take_event(event, pending)
-                if pending.request_id not in self.pending:
-                    return
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+            await self._follow(pending, response, parser)
+        except _BROKEN as error:
             broken = root_cause(error)
         for _ in range(_RESUMPTIONS):
-            if self.modern or not parser.last_id or self._closed:
+            if self._is_settled(pending) or self.modern or not parser.last_id or self._closed:
                 break
             await trio.sleep(_RESUME_AFTER if parser.retry is None else parser.retry)
             try:
                 async with self.open("GET", headers={LAST_EVENT_HEADER: parser.last_id}) as resumed:
                     if resumed.status_code != HTTPStatus.OK:
                         break
-                    async for event in self.events(resumed, parser):
-                        self._take_event(event, pending)
-                        if pending.request_id not in self.pending:
-                            return
-            except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+                    await self._follow(pending, resumed, parser)
+            except _BROKEN as error:
                 broken = root_cause(error)
-        self.settle(pending, None, transport_error(self.server, httpx2.StreamError(broken)))
-        self.check()
+        if not self._is_settled(pending):
+            self.settle(pending, None, transport_error(self.server, httpx2.StreamError(broken)))
+            self.check()
 
-    async def events(self, response: httpx2.Response, parser: EventParser) -> AsyncIterator[Event]:
-        """The events of a response."""
+    async def _follow(self, pending: Pending, response: httpx2.Response, parser: EventParser) -> None:
+        """Takes events to the stream's end; after the answer it is waited for briefly, for the connection's sake."""
+        with trio.CancelScope() as scope:
+            async with aclosing(self.events(response, parser)) as events:
+                async for event in events:
+                    if event.oversized:
+                        self.settle(pending, None, self.too_large("more"))
+                    elif event.data and event.type == "message":
+                        self.take_body(event.data)
+                    if self._is_settled(pending):
+                        scope.deadline = min(scope.deadline, trio.current_time() + _LINGER)
+
+    def _is_settled(self, pending: Pending) -> bool:
+        return self.pending.get(pending.request_id) is not pending
+
+    async def events(self, response: httpx2.Response, parser: EventParser) -> AsyncGenerator[Event, None]:
+        """The events of a response; to be closed."""
         self.streams += 1
         try:
             async for chunk in response.aiter_bytes():
@@ -281,12 +293,6 @@ class HttpDispatcher(Dispatcher):
                     yield event
         finally:
             self.streams -= 1
-
-    def _take_event(self, event: Event, pending: Pending) -> None:
-        if event.oversized:
-            self.settle(pending, None, self.too_large("more"))
-        elif event.data and event.type == "message":
-            self.take_body(event.data)
 
     async def _take_status(self, pending: Pending, post: _Post, response: httpx2.Response) -> None:
         status = response.status_code
@@ -344,7 +350,7 @@ class HttpDispatcher(Dispatcher):
                 await self._ask_for_life()
             if patience.cancelled_caught and not self.pending:  # a server that works may have no time for it
                 self._on_lost(Loss(reason=f"did not answer within {_LIFE:g} s whether it is still there"))
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+        except _BROKEN as error:
             if is_unreachable(error):
                 self._on_lost(Loss(reason=f"cannot be reached any more: {root_cause(error)}"))
         finally:

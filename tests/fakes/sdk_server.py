@@ -69,7 +69,7 @@ async def reveal(ctx: Context) -> str:
 def main() -> None:
     kind = sys.argv[2]
     app = server.sse_app() if kind == "sse" else server.streamable_http_app(json_response=kind == "json")
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio leaves Nagle on
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", int(sys.argv[1])))
     listener.listen(64)
