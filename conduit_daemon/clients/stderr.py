@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from conduit_daemon.lines import LineSplitter, Oversized
+from conduit_daemon.lines import TURN, LineSplitter, Oversized
 
 __all__ = ["ErrorOutput"]
 
@@ -55,9 +55,9 @@ class ErrorOutput:
                 except BlockingIOError:
                     continue
                 if not chunk:
-                    self._take(b"\n" if self._splitter.pending else b"")
+                    await self._take(b"\n" if self._splitter.pending else b"")
                     return
-                self._take(chunk)
+                await self._take(chunk)
         finally:
             self._tell_suppressed()
             self.ended.set()
@@ -66,10 +66,14 @@ class ErrorOutput:
         """The last lines, oldest first."""
         return list(self.last)[-lines:]
 
-    def _take(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
+    async def _take(self, chunk: bytes) -> None:
+        for number, line in enumerate(self._splitter.feed(chunk), 1):
+            if not number % TURN:
+                await trio.lowlevel.checkpoint()
             raw, more = (line.head, "...") if isinstance(line, Oversized) else (line, "")
-            text = "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in raw.decode(errors="replace"))
+            text = raw.decode(errors="replace")
+            if not text.isprintable():
+                text = "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
             text = text.rstrip()
             if text:  # cut after it is cleaned: half a secret is not known for one
                 text = self._clean(text)

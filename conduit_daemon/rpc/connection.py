@@ -231,19 +231,25 @@ class Connection:
                     return
                 if line and not line.isspace():
                     self._take(line)
-                    await self._backpressure()
+                    if not await self._has_room(fd):
+                        return
                 if not number % TURN:
                     await trio.lowlevel.checkpoint()
             if self._splitter.pending > self._max_message:
                 self._refuse_oversized(self._splitter.pending)
                 return
 
-    async def _backpressure(self) -> None:
+    async def _has_room(self, fd: int) -> bool:
+        """Waits until the peer has read what it was sent and has few enough requests running; whether it stayed."""
         if self._writer.buffered > _HIGH_WATER:
             await self._writer.drained(_LOW_WATER)
         while len(self.running) >= _MAX_RUNNING:
+            if _hung_up(fd):
+                return False
             self._room = trio.Event()
-            await self._room.wait()
+            with trio.move_on_after(_HUP_POLL):
+                await self._room.wait()
+        return True
 
     def _refuse_oversized(self, size: int) -> None:
         self._bus.emit("rpc.rejected", level="warning", pid=self.principal.pid, reason="line too long", bytes=size)

@@ -84,6 +84,17 @@ def test_a_reader_that_stops_costs_nobody_else_and_a_bounded_memory(start: Any, 
     daemon.wait_until(lambda: daemon.status()["calls"]["in_flight"] == 0)
 
 
+def test_an_agent_with_more_requests_than_it_may_have_that_leaves_is_noticed(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    for _ in range(4200):
+        rpc.send("tools/call", {"name": "a__sleep", "arguments": {"seconds": 60}})
+    daemon.wait_until(lambda: daemon.status()["calls"]["in_flight"] == 4096)
+    rpc.sock.shutdown(socket.SHUT_RDWR)
+    daemon.wait_until(lambda: daemon.status()["calls"]["in_flight"] == 0)
+
+
 def test_a_large_result_comes_through_whole(start: Any, fake_server: Any) -> None:
     daemon = start(fake_server("a"))
     daemon.wait_ready("a")

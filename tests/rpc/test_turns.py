@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import trio
 
+from conduit_daemon.clients.stderr import ErrorOutput
 from conduit_daemon.clients.stdio import LineDispatcher
 from conduit_daemon.config import LimitsConfig
 from conduit_daemon.hub.catalogue import Catalogue
@@ -80,6 +81,25 @@ async def test_an_agents_lines(text: bytes) -> None:
             await connection.run()
             nursery.cancel_scope.cancel()
     assert turns.count > sent // len(text) // 100
+
+
+async def test_a_servers_errors() -> None:
+    read, write = os.pipe()
+    told: list[str] = []
+    errors, turns = ErrorOutput(read, told.append, str), Turns()
+    try:
+        os.set_blocking(read, False)
+        sent = os.write(write, b"x\n" * 20_000)
+        os.close(write)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(turns.run)
+            await errors.run()
+            nursery.cancel_scope.cancel()
+        assert turns.count > sent // 200
+        assert len(errors.last) == 100
+        assert len(told) < 300
+    finally:
+        os.close(read)
 
 
 async def test_a_servers_lines() -> None:
