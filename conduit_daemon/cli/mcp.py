@@ -113,7 +113,7 @@ class _Bridge:
         self._to_daemon = _Output(-1, _CHUNK)
         self._held: list[bytes] = []
         self._host_open = True
-        self._lost_at = time.monotonic()
+        self._lost_at = self._connected_at = time.monotonic()
         self._pause, self._try_at = _PAUSES[0], 0.0
         self._why = ""
 
@@ -147,7 +147,7 @@ class _Bridge:
         link = connect(self._places, control=False)
         self._sock = link.sock
         self._to_daemon, self._daemon_lines = _Output(self._sock.fileno(), _CHUNK), _Lines()
-        self._pause = _PAUSES[0]
+        self._connected_at = time.monotonic()
         for line in self.session.opening():
             self._to_daemon.put(line)
         for line in self._held:
@@ -161,8 +161,7 @@ class _Bridge:
             self._connect()
         except DaemonUnreachable as error:
             self._why = str(error)
-            self._try_at = time.monotonic() + self._pause
-            self._pause = min(self._pause * 2, _PAUSES[1])
+            self._wait_before_the_next()
             if time.monotonic() - self._lost_at > _PATIENCE:
                 for line in self._held:
                     self._tell(self.session.unreachable(line, self._why))
@@ -174,9 +173,16 @@ class _Bridge:
         assert self._sock is not None  # noqa: S101 - only a connection is lost
         self._sock.close()
         self._sock = None
-        self._lost_at = time.monotonic()
-        self._try_at = 0.0
+        now = time.monotonic()
+        if now - self._connected_at < _PAUSES[1]:  # it lets nobody in: it is full, or starts and dies
+            self._wait_before_the_next()
+        else:
+            self._lost_at, self._pause, self._try_at = now, _PAUSES[0], 0.0
         self._tell(self.session.lost())
+
+    def _wait_before_the_next(self) -> None:
+        self._try_at = time.monotonic() + self._pause
+        self._pause = min(self._pause * 2, _PAUSES[1])
 
     # ---- carrying
 

@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,14 +55,16 @@ class Bridge:
     def receive(self) -> dict[str, Any] | None:
         return self.lines.get(timeout=15)
 
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        request_id = self.send(method, params)
+    def answer(self, request_id: int) -> dict[str, Any]:
         while True:
             message = self.receive()
             assert message is not None
             if message.get("id") == request_id:
                 return message
             assert message["method"].endswith("/list_changed"), message
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self.answer(self.send(method, params))
 
     def shake(self) -> None:
         assert self.ask("initialize", SHAKE)["result"]["serverInfo"]["name"] == "conduit"
@@ -115,7 +118,7 @@ def test_a_host_lists_calls_and_leaves(start: Any, fake_server: Any, bridge: Any
     assert host.echo("x" * 3_000_000) == "x" * 3_000_000
     last = host.send("tools/call", {"name": "a__sleep", "arguments": {"seconds": 0.3}})
     assert host.close() == 0
-    assert host.receive()["id"] == last  # what was asked before it left is answered
+    assert "result" in host.answer(last)  # what was asked before it left is answered
     assert host.receive() is None
 
 
@@ -131,8 +134,7 @@ def test_a_host_of_the_older_era_outlives_the_daemon(start: Any, fake_server: An
     daemon.process.send_signal(number)
     if number == 15:
         daemon.process.send_signal(number)  # asked twice, it does not wait for the call
-    answer = host.receive()
-    assert answer["id"] == running
+    answer = host.answer(running)
     assert answer["error"]["data"]["outcome"] == "outcome_unknown"
     meanwhile = host.send("tools/list")
     restart(daemon, number)
@@ -178,6 +180,30 @@ def test_a_confined_host_stays_confined_and_a_wrong_name_is_said(start: Any, fak
     wrong = bridge(daemon.agent, "--set", "two")
     assert wrong.process.wait(10) == 2
     assert "configured are: one" in wrong.process.stderr.read().decode()
+
+
+def test_a_daemon_that_is_full_is_asked_again_without_haste(start: Any, fake_server: Any, bridge: Any) -> None:
+    daemon = start(fake_server("a"), rpc="max_connections = 1")
+
+    def alone() -> Any:
+        rpc = daemon.rpc()
+        try:
+            return rpc if rpc.result("ping") == {} else None
+        except (AssertionError, EOFError, OSError):
+            return None  # the one before it has not quite gone
+
+    while (only := alone()) is None:
+        time.sleep(0.05)
+    host = bridge(daemon.agent)
+    refused = host.receive()
+    assert "limit" in refused["error"]["message"]
+    time.sleep(2)
+    assert host.lines.qsize() < 8
+    only.close()
+    asked = host.send("ping")
+    while (message := host.receive()).get("id") != asked:
+        assert "error" in message
+    assert message.get("result", {}) == {}
 
 
 def test_without_a_daemon_it_says_so(tmp_path: Path) -> None:
