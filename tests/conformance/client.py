@@ -116,6 +116,9 @@ def calls(tools: list[Tool]) -> list[tuple[str, dict[str, Any]]]:
     """What is called: what the scenario says, else each tool once, with an example of each required argument."""
     if "toolCalls" in CONTEXT:
         return [(call["name"], call["arguments"]) for call in CONTEXT["toolCalls"]]
+    if SCENARIO == "json-schema-2020-12-preservation":
+        focal, echo = sorted(tools, key=lambda tool: "schema" in tool.input_schema.get("properties", {}))
+        return [(echo.name, {"schema": focal.input_schema})]
     found = []
     for tool in tools:
         fields = tool.input_schema.get("properties", {})
