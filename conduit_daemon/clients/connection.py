@@ -307,7 +307,7 @@ class Connection:
             call.fail(failed(None))
 
     def _lost(self, loss: Loss) -> Ended:
-        reason = f"server {self.server} {loss.reason}"
+        reason = self._settings.clean(f"server {self.server} {loss.reason}")[:400]
         kind: Literal["misconfigured", "probe", "start", "lost"] = "start" if self._ready_at is None else "lost"
         if loss.attention:
             kind = "misconfigured"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -214,7 +215,7 @@ class WebSocketTransport:
     ) -> None:
         settings, config = self._settings, self._settings.config
         assert config.url is not None  # noqa: S101 - a remote server has one
-        agent = {"User-Agent": f"conduit/{settings.version}", **config.headers}
+        agent = {"User-Agent": f"conduit/{settings.version}", **_basic(httpx2.URL(config.url)), **config.headers}
         url = httpx2.URL(config.url)
         secure = url.scheme == "wss"
         port = url.port or (443 if secure else 80)
@@ -277,3 +278,10 @@ class WebSocketTransport:
     def stderr(self) -> tuple[str, ...]:
         """None: the server is none of our processes."""
         return ()
+
+
+def _basic(url: httpx2.URL) -> dict[str, str]:
+    """The header for a name and a password in the address."""
+    if not url.userinfo:
+        return {}
+    return {"Authorization": "Basic " + base64.b64encode(f"{url.username}:{url.password}".encode()).decode()}

@@ -34,6 +34,8 @@ SERVER_ID: Final = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """What a server may be called, so that ``ID__tool`` can be read in one way only."""
 _VARIABLE: Final = re.compile(r"[^=\x00]+")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+_OWN_HEADERS: Final = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 _HOOK: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _SCHEMES: Final = {"http": ("http", "sse"), "https": ("http", "sse"), "ws": ("websocket",), "wss": ("websocket",)}
 _LONGEST_SOCKET_PATH: Final = 107  # sun_path of unix(7), less its NUL
@@ -117,8 +119,11 @@ def _check_reached(server: ServerConfig, url: str, path: KeyPath, report: Report
     for name, value in server.headers.items():
         if not _HEADER.fullmatch(name):
             report.problem((*path, "headers", name), "is no name that a header can have")
-        if re.search(r"[\r\n]", value):
-            report.problem((*path, "headers", name), "has a line break in its value, which no header can have")
+        if not _HEADER_VALUE.fullmatch(value):
+            problem = "has a value that no header can have: line breaks, spaces at its ends, or letters beyond ASCII"
+            report.problem((*path, "headers", name), problem)
+        if name.lower() in _OWN_HEADERS or (scheme in {"ws", "wss"} and name.lower() == "host"):
+            report.problem((*path, "headers", name), "is set by the connection itself")
         if name.lower() == "authorization" and host not in _LOOPBACK and scheme in {"http", "ws"}:
             report.warning((*path, "headers", name), "is sent unencrypted; use an https:// or wss:// url")
 

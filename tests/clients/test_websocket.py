@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 
+from conduit_daemon.clients import websocket
 from conduit_daemon.config import LimitsConfig
 from conduit_daemon.errors import ClientError
 
@@ -39,6 +42,13 @@ async def test_headers_and_the_subprotocol_are_offered(fake: Any, connected: Any
     async with connected(fake("token=x").url(scheme="ws"), headers={"Authorization": "Bearer x"}) as server:
         headers = json.loads(await server.text("headers"))
         assert (headers["sec-websocket-protocol"], headers["authorization"]) == ("mcp", "Bearer x")
+
+
+async def test_a_name_and_a_password_in_the_address_are_sent(fake: Any, connected: Any) -> None:
+    running = fake()
+    async with connected(f"ws://robot:open%20sesame@127.0.0.1:{running.port}/mcp") as server:
+        sent = json.loads(await server.text("headers"))["authorization"]
+        assert base64.b64decode(sent.removeprefix("Basic ")) == b"robot:open sesame"
 
 
 @pytest.mark.parametrize(
@@ -123,3 +133,17 @@ async def test_a_server_that_speaks_no_websocket_is_said_at_once(serve: Any, con
             assert "cannot be reached: it ended the handshake" in server.ended.reason
         nursery.cancel_scope.cancel()
     assert trio.current_time() - began < 5
+
+
+async def test_a_host_that_says_nothing_any_more_is_missed(
+    fake: Any, connected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "_HEARTBEAT", 0.3)
+    running = fake()
+    async with connected(running.url(scheme="ws")) as server:
+        await trio.sleep(1)
+        assert not server.lost.is_set()
+        running.process.send_signal(signal.SIGSTOP)
+        with trio.fail_after(5):
+            await server.over.wait()
+        assert server.ended.reason == "server fake gave no sign of life for 0.3 s"
