@@ -207,7 +207,7 @@ class Daemon:
         """
         async with AsyncExitStack() as stack:
             signals = stack.enter_context(caught())
-            stack.enter_context(locked(self._state))
+            former = stack.enter_context(locked(self._state, self._guardian.token))
             self._governance.load()
             listeners = open_listeners(self._config.current, self._environ, self._passed)
             for listener in listeners:
@@ -215,6 +215,8 @@ class Daemon:
             await stack.enter_async_context(self._meter.endpoint(self._config.current.metrics.listen))
             stack.push_async_callback(self._guardian.close)
             await self._guardian.start()
+            if former is not None:
+                self._guardian.end_former(former)
             stack.enter_context(report_to(self._bus))
             children = self._children(listeners, signals)
             await stack.enter_async_context(supervisors.open_supervisor(children, name="root"))

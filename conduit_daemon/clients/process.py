@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ PIPE_SIZE: Final = 1 << 20
 
 _AT_ONCE: Final = 2
 _SPAWNS: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("conduit.spawns")
+_START: Final = "CONDUIT_START"
 _GRACE: Final = 2.0
 _REAP: Final = 1.0
 
@@ -34,8 +36,8 @@ class Warden(Protocol):
     def watch(self, session: int) -> None:
         """A server was started as the leader of this session; called from the thread that started it."""
 
-    def forget(self, session: int) -> None:
-        """Nothing is left of the session."""
+    def forget(self, session: int, entry: str) -> None:
+        """The server has ended; what is left of it has `entry` (``NAME=VALUE``) in its environment."""
 
 
 def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -98,13 +100,14 @@ class ServerProcess:
         stderr_fd: Its error output.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], warden: Warden) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], warden: Warden, start: str) -> None:
         assert process.stdin is not None  # noqa: S101 - all three are pipes
         assert process.stdout is not None  # noqa: S101 - as above
         assert process.stderr is not None  # noqa: S101 - as above
         self.pid = process.pid
         self._process = process
         self._warden = warden
+        self._start = start
         self._pipes = [process.stdin, process.stdout, process.stderr]
         self.stdin_fd, self.stdout_fd, self.stderr_fd = (pipe.fileno() for pipe in self._pipes)
         for pipe in self._pipes:
@@ -126,8 +129,8 @@ class ServerProcess:
             OSError: The command cannot be started.
         """
         assert config.command is not None  # noqa: S101 - a stdio server has one
-        command = [config.command, *config.args]
-        env = {**safe_environment(environ), **config.env, "CONDUIT_RUN": warden.token}
+        command, mark = [config.command, *config.args], secrets.token_hex(16)
+        env = {**safe_environment(environ), **config.env, "CONDUIT_RUN": warden.token, _START: mark}
 
         def start() -> subprocess.Popen[bytes]:
             process = subprocess.Popen(
@@ -144,7 +147,7 @@ class ServerProcess:
             warden.watch(process.pid)
             return process
 
-        return cls(await trio.to_thread.run_sync(start, limiter=_spawns()), warden)
+        return cls(await trio.to_thread.run_sync(start, limiter=_spawns()), warden, mark)
 
     async def wait(self) -> Exit:
         """Waits until the server itself has ended; others of its session may go on."""
@@ -179,7 +182,7 @@ class ServerProcess:
                 trio.lowlevel.notify_closing(self._pidfd)
                 os.close(self._pidfd)
                 self._pidfd = None
-            self._warden.forget(self.pid)
+            self._warden.forget(self.pid, f"{_START}={self._start}")
 
     def _close_pipe(self, pipe: IO[bytes]) -> None:
         trio.lowlevel.notify_closing(pipe.fileno())

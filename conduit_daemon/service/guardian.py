@@ -4,7 +4,8 @@ The daemon holds the only writing end of a pipe to it. When that closes, by an o
 guardian kills what belongs to the run: every process whose environment holds the run's token, and every process
 of a session that one of them or a server began. The first finds servers that the daemon was just starting and
 grandchildren that left their session; the second finds those that cleared their environment. It stops when three
-scans in a row found nothing. Where there is no /proc it kills the process groups.
+scans in a row found nothing. Where there is no /proc it kills the process groups. The same is done for one server when
+that has ended, so that what it left behind does not add up with each restart.
 
 PR_SET_PDEATHSIG is not used: it follows the thread that forked, and trio's threads end when idle, which would
 kill healthy servers; and it does not reach grandchildren.
@@ -29,6 +30,7 @@ RUN_VARIABLE: Final = "CONDUIT_RUN"
 _PROGRAM: Final = Path(__file__).with_name("guardian_process.py")
 _EXIT_WAIT: Final = 5.0
 _RESPAWN_PAUSE: Final = 0.1
+_NOBODY: Final = 0
 
 
 @final
@@ -99,10 +101,23 @@ class Guardian:
         self._sessions.add(session)
         self._tell(f"watch {session}")
 
-    def forget(self, session: int) -> None:
-        """Nothing is left of the session."""
+    def forget(self, session: int, entry: str) -> None:
+        """A server has ended; what is left of it, wherever it went, is ended too.
+
+        Args:
+            session: Its session.
+            entry: What stands in the environment of this server's processes alone, as ``NAME=VALUE``.
+        """
         self._sessions.discard(session)
-        self._tell(f"forget {session}")
+        self._tell(f"end {session} {entry}")
+
+    def end_former(self, token: str) -> None:
+        """Ends what a former run has left behind, whose daemon and guardian were killed together.
+
+        Args:
+            token: The `token` of that run.
+        """
+        self._tell(f"end {_NOBODY} {RUN_VARIABLE}={token}")
 
     def _tell(self, line: str) -> None:
         if self._process is None:

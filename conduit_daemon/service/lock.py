@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from conduit_daemon.errors import DaemonError
 
 __all__ = ["locked"]
 
+_TOKEN: Final = re.compile(rb"\d+\n([0-9a-f]{32})\n")
+
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path, token: str) -> Iterator[str | None]:
     """Holds the lock of a state directory, which is made (mode 0700) if it is missing.
+
+    Args:
+        directory: The state directory.
+        token: What the processes of this run can be told by.
+
+    Yields:
+        The token of the daemon that held the lock before, where it was not released in an orderly way.
 
     Raises:
         DaemonError: Another daemon holds it, or the directory cannot be used.
@@ -32,14 +43,16 @@ def locked(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            holder = os.pread(fd, 32, 0).decode(errors="replace").partition("\n")[0].strip()
             who = f" (process {holder})" if holder else ""
             raise DaemonError(
                 f"Another daemon{who} uses the state directory {directory}. "
                 "Stop it first, or set state.directory to another one."
             ) from None
+        former = _TOKEN.fullmatch(os.pread(fd, 100, 0))
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        yield
+        os.pwrite(fd, f"{os.getpid()}\n{token}\n".encode(), 0)
+        yield None if former is None else former[1].decode()
+        os.ftruncate(fd, 0)
     finally:
         os.close(fd)

@@ -44,7 +44,7 @@ class Warden:
     def watch(self, session: int) -> None:
         self.sessions.add(session)
 
-    def forget(self, session: int) -> None:
+    def forget(self, session: int, entry: str) -> None:
         self.sessions.discard(session)
 
 

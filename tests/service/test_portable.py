@@ -51,7 +51,7 @@ class Warden:
     token = "t"
     sessions = set()
     def watch(self, session): self.sessions.add(session)
-    def forget(self, session): self.sessions.discard(session)
+    def forget(self, session, entry): self.sessions.discard(session)
 
 def living(group):
     for process in psutil.process_iter():
