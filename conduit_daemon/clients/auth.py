@@ -215,7 +215,18 @@ class Login(OAuthClientProvider):
         context.token_expiry_time = self._file.expires_at
         context.oauth_metadata = context.oauth_metadata or self._file.metadata()
         context.protected_resource_metadata = context.protected_resource_metadata or self._file.resource()
+        self._bind()
         context.client_info = self._fixed or self._reusable(context.client_info)
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        await super()._handle_token_response(response)
+        self._bind()
+
+    def _bind(self) -> None:
+        """Binds a configured secret to the first authorization server that took it: it is shown to no other."""
+        metadata = self.context.oauth_metadata
+        if self._fixed is not None and self._config.token_url is None and metadata is not None:
+            self._fixed.issuer = str(metadata.issuer)
 
     def _get_token_endpoint(self) -> str:
         return self._config.token_url or super()._get_token_endpoint()

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult, OAuthToken
 
 from conduit_daemon.clients.auth import Login, LoginNeeded, LoopbackPerson, TokenFile, token_file
@@ -166,6 +167,23 @@ async def test_the_daemons_own_credentials(guarded: Any, tmp_path: Path, token_u
     await trio.sleep(1.2)
     assert await ask(fake, login) == 200
     assert set(get(fake, "/grants")) == {"client_credentials"}
+
+
+async def test_a_secret_is_shown_to_no_other_authorization_server_than_the_first(guarded: Any, tmp_path: Path) -> None:
+    fake = guarded("expires_in=1")
+    config = AuthConfig(type="client_credentials", client_id="robot", client_secret="open-sesame")
+    assert await ask(fake, make(fake, tmp_path, config=config)) == 200
+    shown = get(fake, "/secrets")
+    assert len(shown) == 1
+    kept = token_file(tmp_path, "far")
+    value = json.loads(kept.read_text())
+    value["metadata"]["issuer"] = "https://the-first.example/"
+    value["metadata"]["token_endpoint"] = "https://127.0.0.1:9/token"
+    kept.write_text(json.dumps(value))
+    get(fake, "/revoke")
+    with pytest.raises(OAuthFlowError):
+        await ask(fake, make(fake, tmp_path, config=config))
+    assert get(fake, "/secrets") == shown
 
 
 async def test_a_damaged_file_is_no_login_and_no_crash(guarded: Any, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ CODES: dict[str, dict[str, str]] = {}
 TOKENS: dict[str, float] = {}
 REFRESHERS: set[str] = set()
 GRANTS: list[str] = []
+SECRETS: list[str] = []
 
 
 class Protected(Handler):
@@ -77,6 +78,8 @@ class Protected(Handler):
                 self.answer(302, location=f"{query['redirect_uri']}?{urlencode(back)}")
             case path if path.startswith("/.well-known/"):
                 self.answer(404)
+            case "/secrets":
+                self.answer_json(200, SECRETS)
             case "/grants":
                 self.answer_json(200, GRANTS)
             case "/revoke":
@@ -99,6 +102,7 @@ class Protected(Handler):
             return
         form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
         GRANTS.append(form["grant_type"])
+        SECRETS.extend(filter(None, [self.headers.get("Authorization"), form.get("client_secret")]))
         if not self.granted(form):
             self.answer_json(400, {"error": "invalid_grant"})
             return
