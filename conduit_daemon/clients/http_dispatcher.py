@@ -308,7 +308,7 @@ class HttpDispatcher(Dispatcher):
                     "unavailable",
                     f"Server {self.server} knows its own session no more; the call was not done.",
                     self.server,
-                    outcome="failed",
+                    retry_after=1.0,
                 )
                 error.data["http_status"] = status
                 self.settle(pending, None, error)

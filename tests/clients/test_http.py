@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,7 +164,7 @@ async def test_a_server_that_always_forgets_is_no_loop(fake: Any, connected: Any
     async with connected(fake().url()) as server:
         with pytest.raises(ClientError) as raised:
             await server.call("fail", {"kind": "status", "status": 404})
-        assert (raised.value.kind, raised.value.outcome) == ("unavailable", "failed")
+        assert (raised.value.kind, raised.value.outcome) == ("unavailable", "not_sent")
         assert raised.value.data["http_status"] == 404
 
 
@@ -311,3 +313,39 @@ async def test_the_legacy_transport_posts_nowhere_else(connected: Any) -> None:
             assert server.ended.kind == "misconfigured"
             assert "elsewhere.invalid" in server.ended.reason
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("behaviours", [(), ("json",), ("modern",)], ids=["events", "json", "newer"])
+async def test_a_storm_of_faults_leaves_no_call_without_an_answer(fake: Any, connected: Any, behaviours: Any) -> None:
+    dice = random.Random(7)
+    ends: Counter[str] = Counter()
+    faults: list[tuple[str, dict[str, Any]]] = [
+        ("fail", {"kind": "status", "status": 500}),
+        ("fail", {"kind": "status", "status": 503}),
+        ("fail", {"kind": "reset"}),
+        ("fail", {"kind": "half"}),
+        ("fail", {"kind": "garbage"}),
+        ("forget", {}),
+    ]
+    async with connected(fake(*behaviours).url()) as server:
+
+        async def one(number: int) -> None:
+            tool, arguments = dice.choice(faults) if dice.random() < 0.3 else ("echo", {"text": str(number)})
+            await trio.sleep(dice.random())
+            _, got, done = server.begin(tool, arguments, total=20.0)
+            with trio.fail_after(15):
+                await done.wait()
+            if isinstance(got[0], ClientError):
+                assert tool != "echo" or got[0].outcome == "not_sent", got[0]
+                ends[got[0].kind] += 1
+            else:
+                assert tool != "echo" or got[0][0]["content"][0]["text"] == str(number)
+                ends["done"] += 1
+
+        async with trio.open_nursery() as nursery:
+            for number in range(200):
+                nursery.start_soon(one, number)
+        assert ends["done"] > 100
+        assert not server.lost.is_set()
+        assert await server.text("echo", {"text": "still here"}) == "still here"
+        assert not server.connection.running
