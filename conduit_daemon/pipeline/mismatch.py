@@ -16,10 +16,22 @@ import msgspec
 
 from conduit_daemon.pipeline.nesting import resolve_pointer
 
-__all__ = ["PATTERNS", "Problem", "find_problems"]
+__all__ = ["LARGEST_PATTERN", "Problem", "find_problems", "patterns_within"]
 
-PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
-"""Look-around and back-references work, in few steps: a pattern is the server's, and its text the model's."""
+LARGEST_PATTERN: Final = 10 << 20
+"""Bytes of one compiled pattern, at most: the engine's own limit."""
+
+
+def patterns_within(size: int) -> jsonschema_rs.FancyRegexOptions:
+    """Look-around and back-references work, in few steps: a pattern is the server's, and its text the model's.
+
+    Args:
+        size: Bytes that each compiled pattern may have.
+    """
+    return jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=size)
+
+
+_PATTERNS: Final = patterns_within(LARGEST_PATTERN)
 
 _MOST_PROBLEMS: Final = 10
 _MOST_STEPS: Final = 500
@@ -205,7 +217,7 @@ class _Search:
         schema = {"$schema": draft, **keyword} if isinstance(draft, str) else keyword
         try:
             return jsonschema_rs.validator_for(
-                schema, offline=True, validate_formats=False, pattern_options=PATTERNS
+                schema, offline=True, validate_formats=False, pattern_options=_PATTERNS
             ).is_valid(value)
         except ValueError:
             return True

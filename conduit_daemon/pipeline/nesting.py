@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
-__all__ = ["MAX_DEPTH", "resolve_pointer", "too_deep", "unfolded_size"]
+__all__ = ["MAX_DEPTH", "patterns_of", "resolve_pointer", "too_deep", "unfolded_size"]
 
 MAX_DEPTH: Final = 200
 """Values nested deeper are refused: validation and CEL both crash the process on very deep ones."""
@@ -93,6 +93,24 @@ def unfolded_size(schema: dict[str, Any], limit: int) -> int | None:
         return size(schema, 0)
     except LookupError:
         return None
+
+
+def patterns_of(schema: dict[str, Any]) -> set[str]:
+    """Every regular expression in `schema`."""
+    found: set[str] = set()
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            pattern, keys = node.get("pattern"), node.get("patternProperties")
+            if isinstance(pattern, str):
+                found.add(pattern)
+            if isinstance(keys, dict):
+                found.update(keys)
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return found
 
 
 def resolve_pointer(schema: dict[str, Any], reference: str, names: dict[str, Any] | None = None) -> Any:

@@ -9,15 +9,16 @@ import jsonschema_rs
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.model import Tool
-from conduit_daemon.pipeline.mismatch import PATTERNS, Problem, find_problems
-from conduit_daemon.pipeline.nesting import MAX_DEPTH, too_deep, unfolded_size
+from conduit_daemon.pipeline.mismatch import LARGEST_PATTERN, Problem, find_problems, patterns_within
+from conduit_daemon.pipeline.nesting import MAX_DEPTH, patterns_of, too_deep, unfolded_size
 
 __all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "too_deep"]
 
 _LARGEST_UNFOLDED: Final = 20_000
 _REMEMBERED: Final = 2_000
-# The first takes linear time for any pattern; what it cannot do gets few steps.
-_ENGINES: Final = (jsonschema_rs.RegexOptions(), PATTERNS)
+_LONGEST_PATTERNS: Final = 64 * 1024
+_LARGEST_COMPILED: Final = 16 << 20
+"""Bytes of all compiled patterns of one schema, of which a few characters may make megabytes and take 50 ms each."""
 
 
 @final
@@ -40,7 +41,7 @@ class ArgumentValidator:
         self.invalid_schema: str | None = _unusable(schema)
         if self.invalid_schema is not None:
             return
-        for engine in _ENGINES:
+        for engine in _engines(schema):
             try:
                 self._validator = jsonschema_rs.validator_for(
                     schema, offline=True, validate_formats=False, pattern_options=engine
@@ -115,6 +116,12 @@ def _unfit(entry: Entry, problems: tuple[Problem, ...]) -> ClientError:
     )
 
 
+def _engines(schema: dict[str, Any]) -> tuple[jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions, ...]:
+    """The first takes linear time for any pattern; what it cannot do gets few steps."""
+    most = min(LARGEST_PATTERN, _LARGEST_COMPILED // max(1, len(patterns_of(schema))))
+    return jsonschema_rs.RegexOptions(size_limit=most), patterns_within(most)
+
+
 def _unusable(schema: dict[str, Any]) -> str | None:
     if too_deep(schema):
         return f"The schema is nested deeper than {MAX_DEPTH} levels."
@@ -123,6 +130,8 @@ def _unusable(schema: dict[str, Any]) -> str | None:
         return "The schema refers to something outside itself, which is never fetched."
     if size >= _LARGEST_UNFOLDED:
         return f"The schema unfolds to more than {_LARGEST_UNFOLDED:,} parts."
+    if sum(map(len, patterns_of(schema))) > _LONGEST_PATTERNS:
+        return f"The schema's regular expressions have more than {_LONGEST_PATTERNS:,} characters."
     return None
 
 

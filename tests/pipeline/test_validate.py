@@ -332,3 +332,30 @@ def test_each_schema_is_compiled_once_and_few_are_kept() -> None:
     for number, other in enumerate(others):
         assert bool(validators.validator_for(other).problems({})) is (number > 0)
     assert validators.validator_for(tool) is not first
+
+
+def test_patterns_that_compile_to_gigabytes_are_not_compiled() -> None:
+    costly = [f"^[\\p{{L}}\\p{{N}}]{{0,{100 + i}}}$|{i}" for i in range(100)]
+    schema = {"type": "object", "properties": {f"p{i}": {"pattern": pattern} for i, pattern in enumerate(costly)}}
+    began = time.process_time()
+    validator = ArgumentValidator(schema)
+    assert time.process_time() - began < 1  # five seconds and 700 MB, each with the engine's own limit
+    assert validator.invalid_schema is not None
+    assert validator.problems({"p1": "!"}) == ()
+
+
+@pytest.mark.parametrize("keyword", ["pattern", "patternProperties"])
+def test_patterns_of_a_megabyte_are_not_compiled(keyword: str) -> None:
+    pattern = "ab?" * 330_000
+    validator = ArgumentValidator({"properties": {"a": {keyword: pattern if keyword == "pattern" else {pattern: {}}}}})
+    assert validator.invalid_schema is not None
+    assert "regular expressions" in validator.invalid_schema
+
+
+def test_patterns_that_people_write_are_checked() -> None:
+    words = {"type": "string", "pattern": "^\\p{L}[\\p{L}\\p{N}_. -]{0,127}$"}
+    plain = {f"p{i}": {"pattern": f"^[a-z]{{1,{i + 1}}}(-\\d+)?$"} for i in range(50)}
+    for schema in ({"properties": {"name": words}}, {"properties": plain}):
+        validator = ArgumentValidator(schema)
+        assert validator.invalid_schema is None
+        assert validator.problems(dict.fromkeys(schema["properties"], "!"))
