@@ -209,7 +209,7 @@ class Port:
         on_restart: Called when somebody has the server restarted, where callers have servers of their own.
         on_updated: Called with the server's id and the URI of a resource that was subscribed to and has changed.
         subscriptions: URIs of the resources that are subscribed to.
-        caller: Who called last; with a server of one caller alone, whose it is.
+        caller: Whose server it is, where it is one caller's alone; None before its first call.
         instances: How many callers have a server of their own.
     """
 
@@ -264,7 +264,8 @@ class Port:
         Raises:
             ClientError: ``unavailable``, with ``retry_after`` where a time is known; nothing was sent.
         """
-        self.caller = caller
+        if self.release is not None:
+            self.caller = caller
         call = _PortCall(self, tool, arguments, on_result, meta, total, on_progress, method, caller)
         if self.target is not None:
             call.send(self.target)
