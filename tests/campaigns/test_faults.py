@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,8 +129,24 @@ def children(pid: int) -> set[int]:
     return found
 
 
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def descriptors(pid: int) -> list[str]:
+    """What the process has open, without the numbers that make each socket and pipe another."""
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.append(os.readlink(f"/proc/{pid}/fd/{number}").partition("[")[0])
+        except FileNotFoundError:
+            continue
+    return sorted(found)
+
+
+def within(seconds: float, condition: Callable[[], bool], tell: Callable[[], object]) -> float:
+    """How long it took until `condition` held; fails with what `tell` says where it took too long."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, tell()
+        time.sleep(0.02)
+    return time.monotonic() - began
 
 
 def test_every_call_ends_in_time_with_a_right_outcome_and_runs_once(
@@ -145,8 +162,13 @@ def test_every_call_ends_in_time_with_a_right_outcome_and_runs_once(
     names = [f"s{i}" for i in range(SERVERS)]
     daemon = measured(*(fake_server(name, "faults", f"journal={tmp_path}/{name}", **keys) for name in names))
     daemon.wait_ready(*names, seconds=30)
-    own, fds = children(daemon.process.pid), descriptors(daemon.process.pid)
-    assert len(own) == SERVERS + 1
+    pid = daemon.process.pid
+    daemon.rpc().result("conduit/call", {"name": "s0__echo", "arguments": {"text": "the first opens the audit"}})
+    time.sleep(0.5)
+    daemon.connections.pop().close()
+    time.sleep(0.5)
+    fds = descriptors(pid)
+    assert len(children(pid)) == SERVERS + 1
     texts = [f"call {i}" for i in range(CALLS)]
     random.Random(seed).shuffle(texts)
     ended: list[Ended] = []
@@ -159,12 +181,11 @@ def test_every_call_ends_in_time_with_a_right_outcome_and_runs_once(
         for caller in callers:
             caller.join()
     last = time.monotonic()
-    daemon.wait_until(lambda: all(daemon.state(name) == "ready" for name in names), 5)
-    back = time.monotonic() - last
+    back = within(5, lambda: all(daemon.state(name) == "ready" for name in names), daemon.status)
     for connection in daemon.connections:
         connection.close()
-    daemon.wait_until(lambda: len(children(daemon.process.pid)) == SERVERS + 1, 5)
-    daemon.wait_until(lambda: descriptors(daemon.process.pid) <= fds, 5)
+    within(5, lambda: len(children(pid)) == SERVERS + 1, lambda: children(pid))
+    within(5, lambda: len(descriptors(pid)) <= len(fds), lambda: Counter(descriptors(pid)) - Counter(fds))
 
     ran = Counter(line for name in names for line in (tmp_path / name).read_text().splitlines())
     assert len(ended) == CALLS
@@ -177,7 +198,7 @@ def test_every_call_ends_in_time_with_a_right_outcome_and_runs_once(
         or (call.kind, call.outcome) not in RIGHT
     ]
     late = [call for call in ended if call.took > CALL_TIMEOUT + SLACK]
-    leftover = children(daemon.process.pid)
+    leftover = children(pid)
     assert daemon.stop() == 0
     alive = [pid for pid in leftover if Path(f"/proc/{pid}").exists()]
     found = stalls()
