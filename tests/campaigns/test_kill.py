@@ -107,7 +107,7 @@ class NoWarden:
     def watch(self, session: int) -> None:
         """Keeps no book."""
 
-    def forget(self, session: int) -> None:
+    def forget(self, session: int, entry: str) -> None:
         """As above."""
 
 

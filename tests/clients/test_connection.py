@@ -353,7 +353,9 @@ async def test_five_changes_at_once_are_one_new_listing() -> None:
 
 async def test_stderr_is_logged_slowed_and_kept() -> None:
     async with connected("noise=1000") as server:
-        await server.call("echo", {"text": "a"})
+        with trio.fail_after(10):
+            while not server.connection.stderr or server.connection.stderr[-1] != "noise 999":
+                await trio.sleep(0.01)
         lines = [event.fields["line"] for event in server.events if event.type == "client.stderr"]
         assert 150 < len(lines) < 400
         assert server.connection.stderr[-1] == "noise 999"
