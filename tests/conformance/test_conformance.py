@@ -96,9 +96,14 @@ def verdicts(
         command = [*suite, "client", "--command", f"{sys.executable} {CLIENT}", "--scenario", scenario]
         command += [] if version == "extension" else ["--spec-version", version]
         up = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-        done = subprocess.run(
-            [*alone, *up, *command], cwd=folder, capture_output=True, text=True, timeout=120, check=False
-        )
+        # Twice: a server of the older era asks on a stream that the client is just opening, beside its first call. The
+        # suite's server loses a question that it asks before that stream has arrived.
+        for _ in range(2):
+            done = subprocess.run(
+                [*alone, *up, *command], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+            )
+            if done.returncode == 0:
+                break
         return done.returncode, done.stdout + done.stderr
 
     wanted = [item.callspec.params["which"] for item in request.session.items if hasattr(item, "callspec")
