@@ -17,7 +17,7 @@ import supervisors
 from conduit_daemon import adapters
 from conduit_daemon.clients.actor import Client, new_port, new_timeline
 from conduit_daemon.clients.connection import Settings
-from conduit_daemon.config import Config, PolicyConfig, PolicyRule, ServerConfig, ToolFilter
+from conduit_daemon.config import Config, PolicyConfig, PolicyRule, ServerConfig, ToolFilter, ToolsetConfig
 from conduit_daemon.errors import ClientError, StrictSchemaError
 from conduit_daemon.hub.actor import Hub
 from conduit_daemon.hub.catalogue import Catalogue
@@ -259,3 +259,16 @@ async def test_a_server_that_goes_and_comes_is_announced_once_each_way() -> None
         await trio.sleep(0.3)
         changes = [(e.fields["added"], e.fields["removed"]) for e in events if e.type == "hub.toolset_changed"]
         assert changes[-2:] == [(0, 9), (9, 0)]
+
+
+async def test_more_tools_than_openai_takes_are_said_and_a_named_set_narrows_them() -> None:
+    async with hub(a=fake("tools=130")):
+        listing = await adapters.tools("hub", "openai", api="chat")
+        assert len(listing.tools) == 139
+        (warning,) = listing.warnings
+        assert "at most 128" in warning
+        assert "set = NAME" in warning
+        named = adapters.choose(listing.toolset, named=ToolsetConfig(tools=("tool_1*",)))
+        assert {entry.exposed for entry in named} >= {"a__tool_1", "a__tool_129"}
+        assert len(named) == 41
+        assert adapters.render(named, adapters.ListingOptions(provider="openai", api="chat")).warnings == ()
