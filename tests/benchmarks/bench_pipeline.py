@@ -1,11 +1,12 @@
 """What the governed way costs: CPU of a call through every stage against one that nothing governs, in one run.
 
 Run it by hand: ``python tests/benchmarks/bench_pipeline.py``. Governed is validation, a decision from the cache of
-decisions, taint, slots, the audit's row on disk and a log line; ungoverned is the server's port alone. Numbers are
+decisions, taint, slots, the audit's row on disk and a log line; ungoverned is the same way without them. Numbers are
 CPU microseconds a call of the whole process (the event loop's thread, the audit's and the log's), medians over
 interleaved rounds. ``pipeline`` has a server that answers at once in this process, so that nothing but the stages
 differs: it is what the goal is about. The other rows go from an agent's socket to a server's pipe and back, with so
-many calls in flight; there each microsecond also shows as processes that fall asleep and are woken more often.
+many calls in flight; there the same work costs more, on caches that are cold after each sleep and with threads that
+are woken in turns.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from conduit_daemon.config import AuditConfig, LimitsConfig, PolicyConfig, Polic
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.naming import build
-from conduit_daemon.model import Call, Principal
+from conduit_daemon.model import Call, Outcome, Principal
 from conduit_daemon.pipeline.audit import Audit
 from conduit_daemon.pipeline.gate import Context, Gate
 from conduit_daemon.pipeline.policy import compile_policy
@@ -89,35 +90,38 @@ class Governed:
 class _Params(msgspec.Struct):
     name: str
     arguments: dict[str, Any]
-
-
-class Running:
-    """A request that this benchmark never cancels."""
-
-    def cancel(self) -> None: ...
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
 class Ungoverned:
-    """tools/call with nothing between the agent and the server but the name."""
+    """tools/call as the daemon reads and answers it, with nothing between the agent and the server but the name."""
 
     def __init__(self, port: Port) -> None:
         self.port = port
 
     def start(self, connection: Connection, request: Any) -> None:
         params = protocol.decode_params(request.params, _Params)
-        connection.running[request.id] = Running()
+        in_flight = mcp.CallRequest(connection, request, params.name, modern=False)
+        arguments, principal = params.arguments, connection.principal
+        call = Call(
+            id=connection.context.gate.new_call_id(), name=params.name, arguments=arguments, principal=principal
+        )
+        in_flight.caller({})
+        connection.running[request.id] = in_flight
         tool = params.name.removeprefix("s__")
-        self.port.begin(tool, params.arguments, partial(self.answer, connection, request.id), meta={})
+        self.port.begin(tool, arguments, partial(self.answer, in_flight, call), meta=call.meta)
 
     def answer(
         self,
-        connection: Connection,
-        request_id: int | str,
+        in_flight: mcp.CallRequest,
+        call: Call,
         result: msgspec.Raw | None,
         is_error: bool,
         error: ClientError | None,
     ) -> None:
-        connection.settle(request_id, protocol.answer(request_id, result))
+        assert result is not None
+        assert not is_error
+        in_flight.answer(Outcome(call=call, kind="ok", server="s", tool="echo", result=result))
 
 
 class Instant:
