@@ -77,6 +77,7 @@ from conduit_daemon.service.tree import describe
 from conduit_daemon.telemetry.events import EventBus
 from conduit_daemon.telemetry.logging import Log, open_logging
 from conduit_daemon.telemetry.masking import Masker
+from conduit_daemon.telemetry.tracing import open_tracing
 from supervisors import ChildSpec, DynamicSupervisor, Supervisor
 
 __all__ = ["Daemon", "run", "serve"]
@@ -212,6 +213,9 @@ class Daemon:
             listeners = open_listeners(self._config.current, self._environ, self._passed)
             for listener in listeners:
                 stack.callback(listener.close)
+            self._gate.tracer = await stack.enter_async_context(
+                open_tracing(self._bus, self._masker, version=self._version, environ=self._environ)
+            )
             await stack.enter_async_context(self._meter.endpoint(self._config.current.metrics.listen))
             stack.push_async_callback(self._guardian.close)
             await self._guardian.start()

@@ -23,6 +23,7 @@ from conduit_daemon.pipeline.policy import Policy
 from conduit_daemon.pipeline.validate import Validators
 from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import EventBus
+from conduit_daemon.telemetry.tracing import Tracer
 
 __all__ = ["Context", "Gate", "InFlight", "Recorder"]
 
@@ -59,6 +60,7 @@ class Gate:
         governance: Approvals, pins, rates, hooks and named conversations.
         bus: Where events go.
         recorder: The audit; None where it is off.
+        tracer: Makes a span of each call; None where nobody wants any.
         validators: The tools' schemas, compiled.
         aside: Where what is computed over many tools stops nobody.
         deadlines: The timer heap of calls that wait or have a time limit of their own.
@@ -89,6 +91,7 @@ class Gate:
         self.ports = ports
         self.bus = bus
         self.recorder = recorder
+        self.tracer: Tracer | None = None
         self.governance = governance or Governance(None, bus)
         self.deadlines = self.governance.deadlines
         self.validators = Validators()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from conduit_daemon.clients.dispatcher import OnProgress
 from conduit_daemon.model import Call, Outcome
 from conduit_daemon.pipeline.context import Context
 from conduit_daemon.pipeline.flight import Flight, OnOutcome
+from conduit_daemon.telemetry.tracing import Ended
 
 __all__ = ["Flight", "OnOutcome", "OnProgress", "run", "start"]
 
@@ -50,6 +53,17 @@ def start(call: Call, context: Context, on_outcome: OnOutcome, *, on_progress: O
         on_outcome: Called exactly once. Must not raise.
         on_progress: Called with the raw params of each progress notification.
     """
+    tracer = context.gate.tracer
+    if tracer is not None:
+        call, ended = tracer.begin(call)
+        on_outcome = partial(_traced, on_outcome, ended)
     flight = Flight(call, context, on_outcome, on_progress)
     flight.take_off()
     return flight
+
+
+def _traced(on_outcome: OnOutcome, ended: Ended, outcome: Outcome) -> None:
+    try:
+        on_outcome(outcome)  # first: whoever called waits for it
+    finally:
+        ended(outcome)

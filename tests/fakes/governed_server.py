@@ -4,7 +4,7 @@
 
 FILE holds a list of tools as JSON, read anew at each tools/list; a tool's own key ``result`` is what a call of it is
 answered with (``raw`` the same as text, written as it is), else a text that says "done". Each call is appended to
-FILE.calls as a line of JSON.
+FILE.calls as a line of JSON, with the ``_meta`` that it came with.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | Raw:
         }
     if method == "tools/call":
         with Path(f"{FILE}.calls").open("a") as calls:
-            calls.write(json.dumps({"name": params["name"], "arguments": params.get("arguments")}) + "\n")
+            noted = {"name": params["name"], "arguments": params.get("arguments")}
+            calls.write(json.dumps(noted | ({"meta": params["_meta"]} if "_meta" in params else {})) + "\n")
         tool = next(tool for tool in tools() if tool["name"] == params["name"])
         if "raw" in tool:
             return Raw(tool["raw"])

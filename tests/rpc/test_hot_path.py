@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from conduit_daemon.clients.connection import Connection as ServerConnection
 from conduit_daemon.clients.connection import Ended, Observer, Settings
@@ -28,6 +31,7 @@ from conduit_daemon.published import Published
 from conduit_daemon.rpc import mcp
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.telemetry.events import Event, EventBus
+from conduit_daemon.telemetry.tracing import Tracer
 
 FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
 
@@ -142,6 +146,24 @@ async def test_a_governed_call_takes_two_task_switches() -> None:
         ours = [name for name in counter.steps if "conduit_daemon" in name]
         assert len(ours) == 2 * calls, sorted(set(ours))
         assert sum(event.type == "call.finished" for event in events) == calls + 1
+
+
+async def test_a_traced_call_takes_no_more_of_them() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with hub() as (sock, gate, _):
+        gate.tracer = Tracer(provider.get_tracer("t"), str)
+        sock.sendall(line(0, "s__echo", {"text": "warm"}))
+        await answers(sock, 1)
+        counter = Steps()
+        trio.lowlevel.add_instrument(counter)
+        for i in range(20):
+            sock.sendall(line(i, "s__echo", {"text": "hello"}))
+            await answers(sock, 1)
+        trio.lowlevel.remove_instrument(counter)
+        assert len([name for name in counter.steps if "conduit_daemon" in name]) == 2 * 20
+        assert [span.name for span in exporter.get_finished_spans()] == ["tools/call echo"] * 21
 
 
 async def test_calls_side_by_side_are_answered_as_they_finish() -> None:

@@ -21,6 +21,7 @@ from conduit_daemon.rpc.params import CallParams, ExecuteParams
 from conduit_daemon.rpc.progress import forward
 from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of
+from conduit_daemon.telemetry.tracing import CONTEXT_KEYS
 
 __all__ = ["CallMethods"]
 
@@ -59,7 +60,7 @@ class CallMethods:
             max_text=self._config.current.shape.max_text,
             assigns=params.assigns,
             taint=frozenset(params.taint),
-            meta=params.meta,
+            meta=_with_trace_context(params.meta, params.meta_),
         )
         principal = connection.principal.narrowed(params.principal)
         return await adapters.execute(
@@ -89,7 +90,7 @@ class CallMethods:
             principal=principal,
             taint=frozenset(params.taint),
             assigns=params.assigns,
-            meta=params.meta,
+            meta=_with_trace_context(params.meta, params.meta_),
             timeout=params.timeout,
         )
         context = self._context(connection, principal, params.session)
@@ -124,3 +125,10 @@ class CallMethods:
 def _progress_to(connection: Connection, meta: dict[str, Any]) -> OnProgress | None:
     token = meta.get("progressToken")
     return None if token is None else partial(forward, connection, token)
+
+
+def _with_trace_context(meta: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What the server is told: `meta`, and where that names no trace the one that the request itself belongs to."""
+    if "traceparent" in meta or not any(key in own for key in CONTEXT_KEYS):
+        return meta
+    return {**{key: own[key] for key in CONTEXT_KEYS if key in own}, **meta}
