@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from in_process import NoWarden
 
 import supervisors
 from conduit_daemon import adapters
@@ -31,14 +32,6 @@ from conduit_daemon.telemetry.events import Event, EventBus
 from supervisors import ChildSpec
 
 FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
-
-
-class NoWarden:
-    token = "unused"
-
-    def watch(self, session: int) -> None: ...
-
-    def forget(self, session: int, entry: str) -> None: ...
 
 
 @asynccontextmanager

@@ -12,7 +12,6 @@ are woken in turns.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -27,20 +26,17 @@ from typing import Any
 import msgspec
 import trio
 
-from conduit_daemon.clients.connection import Connection as ServerConnection
-from conduit_daemon.clients.connection import Observer, Settings
-from conduit_daemon.clients.port import Listing, OnResult, Port, Standing
-from conduit_daemon.clients.session import Negotiated
-from conduit_daemon.config import AuditConfig, LimitsConfig, PolicyConfig, PolicyRule, ServerConfig
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from in_process import CallsOnly, agent_of, governed
+
+from conduit_daemon.clients.port import OnResult, Port
+from conduit_daemon.config import Config, PolicyConfig, PolicyRule, ServerConfig
 from conduit_daemon.errors import ClientError
-from conduit_daemon.hub.catalogue import Catalogue
-from conduit_daemon.hub.naming import build
 from conduit_daemon.model import Call, Outcome, Principal
 from conduit_daemon.pipeline.audit import Audit
 from conduit_daemon.pipeline.gate import Context, Gate
-from conduit_daemon.pipeline.policy import compile_policy
 from conduit_daemon.pipeline.run import start
-from conduit_daemon.published import Published
 from conduit_daemon.rpc import mcp, protocol
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.telemetry.events import EventBus
@@ -51,6 +47,7 @@ FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
 GOAL = 15.0
 ROUNDS = 9
 CALLS = 1600
+WHO = "ann/researcher"
 RESULT = msgspec.Raw(b'{"content":[{"type":"text","text":"hello"}]}')
 CALLERS = (1, 16)
 
@@ -60,31 +57,6 @@ RULES = (
     PolicyRule(effect="deny", tools=("send_*",), tainted_by=("untrusted",)),
     PolicyRule(effect="allow", servers=("s",)),
 )
-
-
-class NoWarden:
-    token = "unused"
-
-    def watch(self, session: int) -> None: ...
-
-    def forget(self, session: int, entry: str) -> None: ...
-
-
-class OnPort(Observer):
-    def __init__(self, port: Port) -> None:
-        self.port = port
-        self.ready = trio.Event()
-
-    def on_ready(self, connection: ServerConnection, negotiated: Negotiated, listing: Listing) -> None:
-        self.port.target, self.port.listing = connection, listing
-        self.ready.set()
-
-
-class Governed:
-    """tools/call as the daemon answers it."""
-
-    def start(self, connection: Connection, request: Any) -> None:
-        mcp.call_tool(connection, request)
 
 
 class _Params(msgspec.Struct):
@@ -142,7 +114,7 @@ async def alone(gate: Gate, governed: bool) -> float:
     port = gate.ports["s"]
     before, instant = port.target, Instant()
     port.target = instant
-    context, principal, arguments = Context(gate), Principal("ann/researcher"), {"text": "hello"}
+    context, principal, arguments = Context(gate), Principal(WHO), {"text": "hello"}
     began = time.process_time()
     for _ in range(CALLS):
         if governed:
@@ -182,55 +154,26 @@ async def main() -> None:
     bus = EventBus()
     reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert reader.stdin is not None
-    config = ServerConfig(command=sys.executable, args=(str(FAKE),))
-    port = Port("s", Standing(state="connecting", since=0))
-    watch, limits = OnPort(port), LimitsConfig()
-    settings = Settings(server="s", config=config, limits=Published(limits), version="0", environ=os.environ, clean=str)
+    config = Config(
+        servers={"s": ServerConfig(command=sys.executable, args=(str(FAKE),))},
+        policy=PolicyConfig(default="deny", rules=RULES),
+    )
     with (
         tempfile.TemporaryDirectory() as folder,
         open_logging(bus, Masker(["a-secret-of-some-length"]), fd=reader.stdin.fileno(), format="json"),
     ):
-        audit = Audit(Path(folder), AuditConfig(), bus, Masker())
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(audit.run)
-            nursery.start_soon(ServerConnection(settings, "legacy", NoWarden(), bus, watch).run)
-            await watch.ready.wait()
-            assert port.listing is not None
-            toolset, _ = build([("s", port.listing.tools)])
-            gate = Gate(
-                catalogue=Published(Catalogue(offered=toolset, known=toolset)),
-                policy=Published(compile_policy(PolicyConfig(default="deny", rules=RULES))),
-                ports={"s": port},
-                limits=limits,
-                bus=bus,
-                recorder=audit,
-            )
-            gate.configure_server("s", config)
-            nursery.start_soon(gate.deadlines.run)
-            nursery.start_soon(gate.governance.run)
-            socks = {}
-            for name, dispatch in (("ungoverned", Ungoverned(port)), ("governed", Governed())):
-                ours, theirs = socket.socketpair()
-                ours.setblocking(False)
-                theirs.setblocking(False)
-                socks[name] = ours
-                connection = Connection(
-                    theirs,
-                    dispatch,
-                    context=Context(gate),
-                    principal=Principal("ann/researcher"),
-                    control=False,
-                    bus=bus,
-                    max_message=1 << 20,
-                )
-                nursery.start_soon(connection.run)
+        audit = Audit(Path(folder), config.audit, bus, Masker())
+        async with (
+            governed(config, bus, audit=audit) as gate,
+            agent_of(gate, bus, Ungoverned(gate.ports["s"]), principal=WHO) as plainly,
+            agent_of(gate, bus, CallsOnly(), principal=WHO) as through_all,
+        ):
             added = await compared("pipeline", partial(alone, gate, False), partial(alone, gate, True))
             for callers in CALLERS:
-                ways = [partial(measured, sock, callers) for sock in socks.values()]
+                ways = [partial(measured, sock, callers) for sock in (plainly, through_all)]
                 await compared(f"{callers} in flight", *ways)
             (row,) = await audit.query(limit=1)
             assert row.decision == "allow"
-            nursery.cancel_scope.cancel()
     print(f"The goal is at most {GOAL:g} us added by the pipeline.")
     sys.exit(0 if added <= GOAL else 1)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import psutil
 import pytest
+from in_process import NoWarden
 
 from conduit_daemon.clients.process import ServerProcess, Warden
 from conduit_daemon.config import ServerConfig
@@ -99,16 +100,6 @@ def test_no_child_is_left_a_hundred_times_of_a_hundred(
             ("longest until all were gone, s", f"{slowest:.2f}"),
         ],
     )
-
-
-class NoWarden:
-    token = "none"
-
-    def watch(self, session: int) -> None:
-        """Keeps no book."""
-
-    def forget(self, session: int, entry: str) -> None:
-        """As above."""
 
 
 async def test_the_guardian_costs_a_spawn_nothing_to_notice(table: Any) -> None:

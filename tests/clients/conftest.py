@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+from in_process import NoWarden
 
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
 from conduit_daemon.clients.port import Listing
@@ -23,14 +24,6 @@ from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import Event, EventBus
 
 FAKES = Path(__file__).parents[1] / "fakes"
-
-
-class NoWarden:
-    token = "unused"
-
-    def watch(self, session: int) -> None: ...
-
-    def forget(self, session: int, entry: str) -> None: ...
 
 
 class Remote(Observer):

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import trio
+from in_process import NoWarden
 
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
 from conduit_daemon.clients.port import Listing
@@ -25,14 +26,6 @@ from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import Event, EventBus
 
 FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
-
-
-class NoWarden:
-    token = "unused"
-
-    def watch(self, session: int) -> None: ...
-
-    def forget(self, session: int, entry: str) -> None: ...
 
 
 class Watch(Observer):

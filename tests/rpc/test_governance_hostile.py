@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -15,21 +14,11 @@ import hypothesis
 import pytest
 import trio
 from hypothesis import strategies as st
+from in_process import CallsOnly, agent_of, governed
 
-from conduit_daemon.clients.connection import Connection as ServerConnection
-from conduit_daemon.clients.connection import Observer, Settings
-from conduit_daemon.clients.port import Listing, Port, Standing
-from conduit_daemon.clients.session import Negotiated
 from conduit_daemon.config import AuditConfig, Config, PolicyConfig, PolicyRule, ServerConfig
-from conduit_daemon.hub.catalogue import Catalogue
-from conduit_daemon.hub.naming import build
-from conduit_daemon.model import Principal
-from conduit_daemon.pipeline import Answer, Context, Gate, Question
+from conduit_daemon.pipeline import Answer, Gate, Question
 from conduit_daemon.pipeline.audit import Audit
-from conduit_daemon.pipeline.policy import compile_policy
-from conduit_daemon.published import Published
-from conduit_daemon.rpc import mcp
-from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.telemetry.events import Event, EventBus
 from conduit_daemon.telemetry.masking import Masker
 
@@ -55,29 +44,6 @@ POLICY = PolicyConfig(
         PolicyRule(effect="allow", tools=("open", "typed", "careful")),
     ),
 )
-
-
-class NoWarden:
-    token = "unused"
-
-    def watch(self, session: int) -> None: ...
-
-    def forget(self, session: int, entry: str) -> None: ...
-
-
-class OnPort(Observer):
-    def __init__(self, port: Port) -> None:
-        self.port = port
-        self.ready = trio.Event()
-
-    def on_ready(self, connection: ServerConnection, negotiated: Negotiated, listing: Listing) -> None:
-        self.port.target, self.port.listing = connection, listing
-        self.ready.set()
-
-
-class CallsOnly:
-    def start(self, connection: Connection, request: Any) -> None:
-        mcp.call_tool(connection, request)
 
 
 class Attacked:
@@ -132,54 +98,13 @@ async def attacked(folder: Path) -> AsyncIterator[Attacked]:
         "s": ServerConfig(command=sys.executable, args=(str(SERVER), str(folder / "tools.json")), env={"K": SECRET})
     }
     config = Config(servers=servers, policy=POLICY, audit=AuditConfig(arguments=True))
-    port = Port("s", Standing(state="connecting", since=0))
-    watch = OnPort(port)
     masker = Masker([SECRET])
-    settings = Settings(
-        server="s",
-        config=servers["s"],
-        limits=Published(config.limits),
-        version="0",
-        environ=os.environ,
-        clean=masker.mask,
-    )
     audit = Audit(folder, config.audit, bus, masker)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ServerConnection(settings, "legacy", NoWarden(), bus, watch).run)
-        with trio.fail_after(10):
-            await watch.ready.wait()
-        assert port.listing is not None
-        toolset, _ = build([("s", port.listing.tools)])
-        gate = Gate(
-            catalogue=Published(Catalogue(offered=toolset, known=toolset)),
-            policy=Published(compile_policy(POLICY)),
-            ports={"s": port},
-            limits=config.limits,
-            bus=bus,
-            recorder=audit,
-        )
-        gate.configure(config)
-        gate.configure_server("s", servers["s"])
-        for run in (gate.deadlines.run, gate.governance.run, audit.run):
-            nursery.start_soon(run)
-        ours, theirs = socket.socketpair()
-        for end in (ours, theirs):
-            end.setblocking(False)
-        connection = Connection(
-            theirs,
-            CallsOnly(),
-            context=Context(gate),
-            principal=Principal("tester"),
-            control=False,
-            bus=bus,
-            max_message=64 << 20,
-        )
-        nursery.start_soon(connection.run)
-        with ours:
-            yield Attacked(ours, gate, events, folder / "tools.json.calls")
+    async with governed(config, bus, audit=audit, masker=masker) as gate:
+        async with agent_of(gate, bus, CallsOnly(), max_message=64 << 20) as sock:
+            yield Attacked(sock, gate, events, folder / "tools.json.calls")
             await audit.query(limit=10_000)
         assert not gate.flights
-        nursery.cancel_scope.cancel()
 
 
 def in_a_daemon(folder: Path, attack: Any, *args: Any) -> None:

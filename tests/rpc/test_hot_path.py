@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -14,50 +13,14 @@ from typing import Any
 
 import pytest
 import trio
+from in_process import CallsOnly, agent_of, governed
 
-from conduit_daemon.clients.connection import Connection as ServerConnection
-from conduit_daemon.clients.connection import Ended, Observer, Settings
-from conduit_daemon.clients.port import Listing, Port, Standing
-from conduit_daemon.clients.session import Negotiated
-from conduit_daemon.config import LimitsConfig, PolicyConfig, PolicyRule, ServerConfig
-from conduit_daemon.hub.catalogue import Catalogue
-from conduit_daemon.hub.naming import build
-from conduit_daemon.model import Principal
-from conduit_daemon.pipeline.gate import Context, Gate
-from conduit_daemon.pipeline.policy import compile_policy
-from conduit_daemon.published import Published
-from conduit_daemon.rpc import mcp
-from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.config import Config, PolicyConfig, PolicyRule, ServerConfig
+from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.telemetry.events import Event, EventBus
 from conduit_daemon.telemetry.tracing import Tracer
 
 FAKE = Path(__file__).parents[1] / "fakes" / "stdio_server.py"
-
-
-class NoWarden:
-    token = "unused"
-
-    def watch(self, session: int) -> None: ...
-
-    def forget(self, session: int, entry: str) -> None: ...
-
-
-class OnPort(Observer):
-    def __init__(self, port: Port) -> None:
-        self.port = port
-        self.ready = trio.Event()
-
-    def on_ready(self, connection: ServerConnection, negotiated: Negotiated, listing: Listing) -> None:
-        self.port.target, self.port.listing = connection, listing
-        self.ready.set()
-
-    def on_lost(self, ended: Ended) -> None:
-        self.port.target = None
-
-
-class CallsOnly:
-    def start(self, connection: Connection, request: Any) -> None:
-        mcp.call_tool(connection, request)
 
 
 class Steps(trio.abc.Instrument):
@@ -75,44 +38,13 @@ async def hub(**server: Any) -> AsyncIterator[tuple[socket.socket, Gate, list[Ev
     """One fake server behind a pipeline with every stage on, and the agent's end of a connection to it."""
     bus, events = EventBus(), []
     bus.attach(events.append)
-    config = ServerConfig(command=sys.executable, args=(str(FAKE),), **server)
-    port = Port("s", Standing(state="connecting", since=0))
-    watch = OnPort(port)
-    limits = LimitsConfig()
-    settings = Settings(server="s", config=config, limits=Published(limits), version="0", environ=os.environ, clean=str)
     rules = (PolicyRule(effect="deny", tools=("die",)), PolicyRule(effect="allow"))
-    policy = compile_policy(PolicyConfig(default="deny", rules=rules))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ServerConnection(settings, "legacy", NoWarden(), bus, watch).run)
-        with trio.fail_after(10):
-            await watch.ready.wait()
-        assert port.listing is not None
-        toolset, _ = build([("s", port.listing.tools)])
-        gate = Gate(
-            catalogue=Published(Catalogue(offered=toolset, known=toolset)),
-            policy=Published(policy),
-            ports={"s": port},
-            limits=limits,
-            bus=bus,
-        )
-        gate.configure_server("s", config)
-        nursery.start_soon(gate.deadlines.run)
-        ours, theirs = socket.socketpair()
-        theirs.setblocking(False)
-        connection = Connection(
-            theirs,
-            CallsOnly(),
-            context=Context(gate),
-            principal=Principal("tester"),
-            control=False,
-            bus=bus,
-            max_message=1 << 20,
-        )
-        nursery.start_soon(connection.run)
-        with ours:
-            ours.setblocking(False)
-            yield ours, gate, events
-        nursery.cancel_scope.cancel()
+    config = Config(
+        servers={"s": ServerConfig(command=sys.executable, args=(str(FAKE),), **server)},
+        policy=PolicyConfig(default="deny", rules=rules),
+    )
+    async with governed(config, bus) as gate, agent_of(gate, bus, CallsOnly()) as sock:
+        yield sock, gate, events
 
 
 def line(request_id: int, tool: str, arguments: dict[str, Any]) -> bytes:
@@ -217,7 +149,7 @@ def test_a_call_crosses_no_model_of_the_sdk() -> None:
     """Every pydantic model is made to refuse, and calls still go through: the SDK is not on their way."""
     program = """
 import sys, trio
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 import test_hot_path as t
 from conduit_daemon.clients.session import import_sdk
 
@@ -239,7 +171,7 @@ async def main():
 trio.run(main)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, str(Path(__file__).parent)],
+        [sys.executable, "-c", program, *map(str, Path(__file__).parents[:2])],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,0 +1,129 @@
+"""The daemon's own parts around one real server, in the process of the test, from an agent's socket to its pipe.
+
+For what a whole daemon hides: task switches, mailboxes, the inside of a gate. Tests and benchmarks share it, so that a
+changed signature is felt in one place.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from conduit_daemon.clients.connection import Connection as ServerConnection
+from conduit_daemon.clients.connection import Ended, Observer, Settings
+from conduit_daemon.clients.port import Listing, Port, Standing
+from conduit_daemon.clients.session import Negotiated
+from conduit_daemon.config import Config
+from conduit_daemon.hub.catalogue import Catalogue
+from conduit_daemon.hub.naming import build
+from conduit_daemon.model import Principal
+from conduit_daemon.pipeline.audit import Audit
+from conduit_daemon.pipeline.gate import Context, Gate
+from conduit_daemon.pipeline.policy import compile_policy
+from conduit_daemon.published import Published
+from conduit_daemon.rpc import mcp
+from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.telemetry.events import EventBus
+from conduit_daemon.telemetry.masking import Masker
+
+
+class NoWarden:
+    """Guards nothing, for servers that a test ends itself."""
+
+    token = "unused"
+
+    def watch(self, session: int) -> None: ...
+
+    def forget(self, session: int, entry: str) -> None: ...
+
+
+class CallsOnly:
+    """tools/call as the daemon answers it, whatever the method's name."""
+
+    def start(self, connection: Connection, request: Any) -> None:
+        mcp.call_tool(connection, request)
+
+
+class _AtPort(Observer):
+    """Puts a connection at a port when it is ready, as a client's actor does."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.ready = trio.Event()
+
+    def on_ready(self, connection: ServerConnection, negotiated: Negotiated, listing: Listing) -> None:
+        self.port.target, self.port.listing = connection, listing
+        self.ready.set()
+
+    def on_lost(self, ended: Ended) -> None:
+        self.port.target = None
+
+
+@asynccontextmanager
+async def governed(
+    config: Config, bus: EventBus, *, audit: Audit | None = None, masker: Masker | None = None
+) -> AsyncIterator[Gate]:
+    """The one server of `config` behind a pipeline with every stage on.
+
+    Args:
+        config: Its server must be ready within ten seconds.
+        bus: Where events go.
+        audit: What keeps account, if anything does.
+        masker: What is secret.
+    """
+    ((server, wanted),) = config.servers.items()
+    port = Port(server, Standing(state="connecting", since=0))
+    at_port, clean = _AtPort(port), (masker or Masker()).mask
+    limits = Published(config.limits)
+    settings = Settings(server=server, config=wanted, limits=limits, version="0", environ=os.environ, clean=clean)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ServerConnection(settings, "legacy", NoWarden(), bus, at_port).run)
+        with trio.fail_after(10):
+            await at_port.ready.wait()
+        assert port.listing is not None
+        toolset, _ = build([(server, port.listing.tools)])
+        gate = Gate(
+            catalogue=Published(Catalogue(offered=toolset, known=toolset)),
+            policy=Published(compile_policy(config.policy)),
+            ports={server: port},
+            limits=config.limits,
+            bus=bus,
+            recorder=audit,
+        )
+        gate.configure(config)
+        gate.configure_server(server, wanted)
+        nursery.start_soon(gate.deadlines.run)
+        nursery.start_soon(gate.governance.run)
+        if audit is not None:
+            nursery.start_soon(audit.run)
+        yield gate
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def agent_of(
+    gate: Gate, bus: EventBus, dispatch: Any, *, principal: str = "tester", max_message: int = 1 << 20
+) -> AsyncIterator[socket.socket]:
+    """An agent's end of a connection whose requests go to `dispatch`; it does not block."""
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+    connection = Connection(
+        theirs,
+        dispatch,
+        context=Context(gate),
+        principal=Principal(principal),
+        control=False,
+        bus=bus,
+        max_message=max_message,
+    )
+    with ours:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            yield ours
+            nursery.cancel_scope.cancel()
