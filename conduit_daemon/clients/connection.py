@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, cast, final
 
@@ -144,6 +145,17 @@ class Connection:
         """Reads the server's list of tools again, soon; see `Observer.on_listing`."""
         self._following.refresh()
 
+    def pass_on(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """See `CallTarget`; a server of the newer era is told with each call, and one with configured roots of none."""
+        if self._modern:
+            return
+        if method == "logging/setLevel" and "logging" in self._capabilities:
+            with suppress(ClientError):  # it is just being lost, and the next connection is told anew
+                timeout = self._settings.config.connect_timeout
+                self.wire.begin(self.wire.mint_id(), method, params, lambda *_: None, total=timeout)
+        elif method == "notifications/roots/list_changed" and not self._settings.config.roots:
+            self.wire.notify(method, params)
+
     def headers(self, method: Method, params: Params) -> Mapping[str, str] | None:
         """What HTTP wants beside a call's message."""
         return None if self._headers is None else headers_of(self._headers, method, params)
@@ -251,6 +263,9 @@ class Connection:
         self._modern, self._meta = negotiated.modern, negotiated.meta
         self._headers = transport.settle(negotiated.version, modern=negotiated.modern)
         self._capabilities = negotiated.capabilities
+        owner = cast("Caller | None", self._observer.caller) if self.host.of_one_caller else None
+        if owner is not None and owner.log_level is not None:
+            self.pass_on("logging/setLevel", {"level": owner.log_level})
         self._following.begin()
         listing = await self._list()
         if self._ready_at is None:

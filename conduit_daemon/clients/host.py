@@ -88,6 +88,10 @@ class Caller(Protocol):
     def capabilities(self) -> Mapping[str, Any]:
         """What it says it can do, by capability (``roots``, ``sampling``, ``elicitation``)."""
 
+    @property
+    def log_level(self) -> str | None:
+        """From which level on it wants to know what a server logs; None where it has not said."""
+
     async def answer(self, question: Question) -> dict[str, Any]:
         """The result of one question.
 

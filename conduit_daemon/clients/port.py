@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol, final
 
 import msgspec
@@ -72,6 +72,9 @@ class CallTarget(Protocol):
 
     def refresh(self) -> None:
         """Reads the server's list of tools again, soon."""
+
+    def pass_on(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Tells a server that is one caller's alone what the caller says of itself, if it is to know."""
 
 
 class Listing(msgspec.Struct, frozen=True):

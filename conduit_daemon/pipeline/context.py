@@ -65,6 +65,11 @@ class Context:
         self._own[server] = (common, own)
         return own
 
+    @property
+    def own(self) -> tuple[Port, ...]:
+        """The doors to this caller's own servers."""
+        return tuple(own for _, own in self._own.values())
+
     def close(self) -> None:
         """Ends the servers that are this caller's own: it has gone."""
         for server in tuple(self._own):

@@ -52,6 +52,9 @@ class Dispatch(Protocol):
             Refused: There is no such method.
         """
 
+    def note(self, connection: Connection, notification: Request) -> None:
+        """Takes note of what the peer tells; what is not understood is nothing."""
+
 
 @final
 class _Task:
@@ -271,6 +274,8 @@ class Connection:
         if isinstance(request_id, msgspec.UnsetType):
             if request.method == "notifications/cancelled":
                 self._cancel(request)
+            else:
+                self._dispatch.note(self, request)
             return
         if request_id in self.running:
             text = f"A request with the id {request_id!r} is still running on this connection; use another id."

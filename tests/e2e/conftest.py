@@ -163,9 +163,8 @@ def fake(name: str, *behaviours: str, **keys: str) -> str:
 ALLOW = '[policy]\ndefault = "allow"\n'
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., Daemon]]:
-    """Starts daemons; whatever a test leaves running is killed."""
+def starting() -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons; whatever is left running at the end is killed."""
     daemons: list[Daemon] = []
     with tempfile.TemporaryDirectory(prefix="cd-") as root:
 
@@ -185,6 +184,18 @@ def start() -> Iterator[Callable[..., Daemon]]:
             if daemon.process.poll() is None:
                 os.killpg(daemon.process.pid, signal.SIGKILL)
                 daemon.process.wait()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons for one test."""
+    yield from starting()
+
+
+@pytest.fixture(scope="module")
+def start_for_all() -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons for a module's tests together."""
+    yield from starting()
 
 
 @pytest.fixture

@@ -23,9 +23,20 @@ MODERN = "modern" in WORDS
 LOCK = threading.Lock()
 WAITING: dict[Any, Any] = {}
 EXTRA = threading.Event()
+LISTENING: list[Any] = []
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 META = "io.modelcontextprotocol/"
 WATCHED: dict[str, Any] = {}
 SEEN: list[dict[str, Any]] = []
+RECORDED = {
+    "completion/complete",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/roots/list_changed",
+    "prompts/get",
+    "resources/read",
+    "tools/call",
+}
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "elicit": ("elicitation/create", {"message": "Your name?", "requestedSchema": SCHEMA}),
@@ -54,9 +65,9 @@ def text(value: Any) -> dict[str, Any]:
 
 def tools() -> list[dict[str, Any]]:
     schema = {"type": "object"}
-    names = ["echo", "reveal", "seen", "touch", "log", "roots"] + (
-        [] if "bare" in WORDS else ["ask", "ask_twice", "ask_all"]
-    )
+    names = ["echo", "reveal", "seen", "touch", "log", "roots", "work", "hang"]
+    names += ["extra"] if EXTRA.is_set() else []
+    names += [] if "bare" in WORDS else ["ask", "ask_twice", "ask_all"]
     return [{"name": name, "inputSchema": schema} for name in names]
 
 
@@ -118,17 +129,27 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     if name == "reveal":
         EXTRA.set()
         answer(request_id, text("look"))
-        for what in ("resources", "prompts"):
-            send({"method": f"notifications/{what}/list_changed"})
+        mark = {"params": {"_meta": {f"{META}subscriptionId": LISTENING[-1]}}} if LISTENING else {}
+        for what in ("tools", "resources", "prompts"):
+            send({"method": f"notifications/{what}/list_changed", **mark})
     elif name == "touch":
         for uri in sorted(WATCHED):
             mark = {"_meta": {f"{META}subscriptionId": WATCHED[uri]}} if MODERN else {}
             send({"method": "notifications/resources/updated", "params": {"uri": uri, **mark}})
         answer(request_id, text(sorted(WATCHED)))
     elif name == "log":
+        lowest = params.get("_meta", {}).get(f"{META}logLevel", "none" if MODERN else "debug")
         for level in ("debug", "warning"):
-            send({"method": "notifications/message", "params": {"level": level, "data": level}})
+            if lowest in LEVELS and LEVELS.index(level) >= LEVELS.index(lowest):
+                send({"method": "notifications/message", "params": {"level": level, "data": level}})
         answer(request_id, text("logged"))
+    elif name == "work":
+        for progress in (1, 2):
+            told = {"progressToken": params["_meta"]["progressToken"], "progress": progress, "total": 2}
+            send({"method": "notifications/progress", "params": told})
+        answer(request_id, text("worked"))
+    elif name == "hang":
+        send({"method": "notifications/progress", "params": {"progressToken": request_id, "progress": 0}})
     elif name == "roots":
         answer(request_id, text(WAITING.get("early")))
     elif name == "seen":
@@ -155,7 +176,7 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
 
 def capabilities() -> dict[str, Any]:
     changing = {"listChanged": True}
-    return {"tools": changing, "resources": {**changing}, "prompts": changing, "completions": {}}
+    return {"tools": changing, "resources": {**changing}, "prompts": changing, "completions": {}, "logging": {}}
 
 
 def take(message: dict[str, Any]) -> None:
@@ -168,7 +189,7 @@ def take(message: dict[str, Any]) -> None:
         return
     if MODERN and method not in {"server/discover", "notifications/cancelled"}:
         assert params["_meta"][f"{META}protocolVersion"] == "2026-07-28", message
-    if method in {"tools/call", "prompts/get", "resources/read", "completion/complete"}:
+    if method in RECORDED:
         SEEN.append({"method": method, "params": params})
     match method:
         case "initialize":
@@ -180,6 +201,7 @@ def take(message: dict[str, Any]) -> None:
         case "subscriptions/listen" if MODERN:
             mark = {f"{META}subscriptionId": request_id}
             told = {"notifications": params["notifications"], "_meta": mark}
+            LISTENING.append(request_id)
             WATCHED.clear()
             WATCHED.update(dict.fromkeys(params["notifications"].get("resourceSubscriptions") or (), request_id))
             send({"method": "notifications/subscriptions/acknowledged", "params": told})
@@ -192,7 +214,7 @@ def take(message: dict[str, Any]) -> None:
         case "notifications/initialized" if "roots" in SEEN[0]["params"].get("capabilities", {}):
             WAITING["early"] = None
             send({"id": "early", "method": "roots/list", "params": {}})
-        case "ping":
+        case "ping" | "logging/setLevel":
             answer(request_id, {})
         case "tools/list":
             answer(request_id, {"tools": tools()}, cached=True)

@@ -33,9 +33,14 @@ class HandshakeHost:
         self._connection = connection
         self.capabilities = connection.host.capabilities
 
+    @property
+    def log_level(self) -> str | None:
+        """What it last asked for."""
+        return self._connection.host.log_level
+
     def tell(self, server: str, method: str, params: msgspec.Raw) -> None:
         """Passes on what a server logs, from the level on that the host asked for."""
-        forward_log(self._connection, server, method, params, self._connection.host.log_level or LEVELS[0])
+        forward_log(self._connection, server, method, params, self.log_level or LEVELS[0])
 
     async def answer(self, question: Question) -> dict[str, Any]:
         """The host's answer.
@@ -52,7 +57,13 @@ class HandshakeHost:
 
 
 class Exchange(Protocol):
-    """The request through which a host of the newer era can be asked at the moment."""
+    """The request through which a host of the newer era can be asked at the moment.
+
+    Attributes:
+        answered: Whether it has its result, and so can ask nothing more.
+    """
+
+    answered: bool
 
     def require(self, result: msgspec.Raw, state: str) -> bool:
         """Answers the request with what input is required; False where no request waits for an answer."""
@@ -78,12 +89,13 @@ class StatelessHost:
         state: The ``requestState`` by which the call is found again; None before it first asked.
     """
 
-    __slots__ = ("_connection", "_count", "_exchange", "_log_level", "_open", "capabilities", "state")
+    __slots__ = ("_connection", "_count", "_exchange", "_open", "capabilities", "log_level", "state")
 
     def __init__(self, connection: Connection, meta: dict[str, Any], exchange: Exchange) -> None:
         self.capabilities: dict[str, Any] = meta[CAPABILITIES_KEY]
         self._connection = connection
-        self._log_level = meta.get(LOG_LEVEL_KEY)
+        asked = meta.get(LOG_LEVEL_KEY)
+        self.log_level: str | None = asked if asked in LEVELS else None
         self.state: str | None = None
         self._exchange = exchange
         self._open: dict[str, _Open] = {}
@@ -91,15 +103,17 @@ class StatelessHost:
 
     def tell(self, server: str, method: str, params: msgspec.Raw) -> None:
         """Passes on what a server logs, if the request asked for it."""
-        if self._log_level in LEVELS:
-            forward_log(self._connection, server, method, params, self._log_level)
+        if self.log_level is not None:
+            forward_log(self._connection, server, method, params, self.log_level)
 
     async def answer(self, question: Question) -> dict[str, Any]:
         """The host's answer, which comes with its next request.
 
         Raises:
-            Declined: It answered with what is no object.
+            Declined: Its call has been answered, and there is no other way to ask it.
         """
+        if self._exchange.answered:
+            raise Declined("The host of this protocol version can be asked during a call alone, and that is over.")
         self._count += 1
         key = question.key
         if key is None or key in self._open:

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from conduit_daemon.clients.host import LOG_LEVEL_KEY
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Call, Method, Outcome
 from conduit_daemon.pipeline.run import Flight, start
@@ -59,9 +60,24 @@ class _CompleteParams(_Params, frozen=True, kw_only=True):
 
 @final
 class CallRequest:
-    """A request that is a call in flight: what its connection cancels."""
+    """A request that is a call in flight: what its connection cancels.
 
-    __slots__ = ("_connection", "_method", "_modern", "_name", "_outcome", "_request_id", "_stateless", "flight")
+    Attributes:
+        flight: The call.
+        answered: Whether it has its result.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_method",
+        "_modern",
+        "_name",
+        "_outcome",
+        "_request_id",
+        "_stateless",
+        "answered",
+        "flight",
+    )
 
     def __init__(self, connection: Connection, request: Request, name: str, *, modern: bool) -> None:
         self.flight: Flight | None = None
@@ -72,6 +88,7 @@ class CallRequest:
         self._request_id: RequestId | None = request.number
         self._stateless: StatelessHost | None = None
         self._outcome: Outcome | None = None
+        self.answered = False
 
     def cancel(self) -> None:
         """Cancels the call, at its server too."""
@@ -93,6 +110,7 @@ class CallRequest:
         if self._request_id is None:
             self._outcome = outcome
             return
+        self.answered = True
         self._connection.settle(self._request_id, self._line(self._request_id, outcome))
 
     def require(self, result: msgspec.Raw, state: str) -> bool:
@@ -118,10 +136,9 @@ class CallRequest:
         self._connection.parked.pop(self._stateless.state or "", None)
         request_id = self._request_id = request.number
         self._connection.running[request_id] = self
+        self._stateless.take(responses)  # what was asked may outlive the call: a server asks while it starts, too
         if self._outcome is not None:
             self.answer(self._outcome)
-        else:
-            self._stateless.take(responses)
 
     def _note_subscription(self, outcome: Outcome) -> None:
         uri = self._name.partition(":")[2]
@@ -213,6 +230,8 @@ def _start(
     if not isinstance(params.requestState, UnsetType) and modern:
         _parked(connection, params.requestState).resume(request, name, params.inputResponses)
         return
+    if not modern and connection.host.log_level is not None:
+        meta[LOG_LEVEL_KEY] = connection.host.log_level  # servers of the newer era are told with each call
     in_flight = CallRequest(connection, request, name, modern=modern)
     call = Call(
         id=context.gate.new_call_id(),
@@ -238,7 +257,8 @@ def _parked(connection: Connection, state: str) -> CallRequest:
     found = connection.parked.get(state)
     if not isinstance(found, CallRequest):
         raise ClientError(
-            "invalid_params", "No call waits for input under this requestState; make the request again without it."
+            "invalid_params",
+            "No call of this connection waits for input under this requestState; make the request again without it.",
         )
     return found
 

@@ -67,10 +67,16 @@ def discover(version: str) -> dict[str, Any]:
 def set_level(connection: Connection, request: Request) -> dict[str, Any]:
     """Answers ``logging/setLevel``: from which level on the host is told what servers log.
 
+    Servers of its own log from there on. One that all share logs as it will, and what is below is left out: to have it
+    log less or more for one host would be to have it do so for all.
+
     Raises:
         ClientError: ``invalid_params``.
     """
-    connection.host.log_level = protocol.decode_params(request.params, _LevelParams).level
+    level = connection.host.log_level = protocol.decode_params(request.params, _LevelParams).level
+    for port in connection.context.own:
+        if port.target is not None:
+            port.target.pass_on("logging/setLevel", {"level": level})
     return {}
 
 

@@ -95,6 +95,13 @@ class McpMethods:
         starter(connection, request)
         return True
 
+    def note(self, connection: Connection, notification: Request) -> None:
+        """Takes note of what a host tells: that its roots have changed, which concerns the servers of its own."""
+        if notification.method == "notifications/roots/list_changed" and "roots" in connection.host.capabilities:
+            for port in connection.context.own:
+                if port.target is not None:
+                    port.target.pass_on(notification.method)
+
     async def _ping(self, connection: Connection, request: Request) -> object:
         return {}
 

@@ -84,3 +84,7 @@ class Methods:
         if not connection.control:
             raise ClientError("forbidden", f"{method} is for the control socket alone; this is the agents' socket.")
         return handler
+
+    def note(self, connection: Connection, notification: Request) -> None:
+        """Takes note of what the peer tells."""
+        self._mcp.note(connection, notification)
