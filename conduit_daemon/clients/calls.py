@@ -270,6 +270,7 @@ class RunningCall:
 
     def _finish(self, raw: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> None:
         self._context.running.discard(self)
+        self.pending = None  # which knows this call: no cycle must be left to collect
         for scope in self._questions:
             scope.cancel()
         if error is not None:

@@ -74,7 +74,7 @@ class Flight:
         self.call = call
         self.done = False
         self._context = context
-        self._on_outcome = on_outcome
+        self._on_outcome: OnOutcome | None = on_outcome
         self._on_progress = on_progress
         self._began = trio.current_time()
         self._entry: Entry | None = None
@@ -122,7 +122,8 @@ class Flight:
         try:
             step()
         except ClientError as error:
-            self._end(None, False, error)
+            # Without its traceback, whose frames hold the error itself and this call: a cycle, and a large one.
+            self._end(None, False, error.with_traceback(None))
         except Exception as error:  # noqa: BLE001 - a defect of a stage fails this call, and nothing else
             self._fail(error)
 
@@ -379,7 +380,8 @@ class Flight:
         )
 
     def _land(self, outcome: Outcome) -> None:
-        if self.done:
+        on_outcome, self._on_outcome = self._on_outcome, None  # which knows this call: no cycle must be left to collect
+        if on_outcome is None:
             return
         self.done = True
         gate, entry = self._context.gate, self._entry
@@ -393,7 +395,7 @@ class Flight:
         gate.landed(self)
         account(outcome, self._context, None if self._consent is None else self._consent.approver)
         try:
-            self._on_outcome(outcome)
+            on_outcome(outcome)
         except Exception as error:  # noqa: BLE001 - it must not, and the server whose answer this is has no part in it
             defect(error, self.call, gate.bus, sent=self._sent)
         for place in self._held:  # last: whoever gets the slot starts before this returns

@@ -111,6 +111,7 @@ class CallRequest:
             self._outcome = outcome
             return
         self.answered = True
+        self._stateless = None  # which knows this request: no cycle must be left to collect
         self._connection.settle(self._request_id, self._line(self._request_id, outcome))
 
     def require(self, result: msgspec.Raw, state: str) -> bool:
