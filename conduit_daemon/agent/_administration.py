@@ -12,14 +12,17 @@ from conduit_daemon.agent._results import (
     AuditRows,
     Decision,
     Event,
-    Explanation,
     PendingApprovals,
+    TaintReset,
+    Verdict,
+)
+from conduit_daemon.agent._standing import (
+    Explanation,
     Reloaded,
+    RunningCalls,
     ServerStatus,
     Status,
-    TaintReset,
     TreeNode,
-    Verdict,
 )
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "metrics",
     "policy_explain",
     "reload",
+    "running",
     "servers_accept",
     "servers_add",
     "servers_explain",
@@ -67,6 +71,16 @@ def events(
 def tree() -> Request[TreeNode]:
     """The supervision tree as it stands (control socket)."""
     return Request("conduit/tree", {}, TreeNode, control=True)
+
+
+def running(*, server: str | None = None, limit: int | None = None) -> Request[RunningCalls]:
+    """The calls that are on their way, the oldest first, and where each one is (control socket).
+
+    Args:
+        server: Only those of this server.
+        limit: How many at most (the daemon's default is 100).
+    """
+    return Request("conduit/running", given(server=server, limit=limit), RunningCalls, control=True)
 
 
 def servers_restart(server: str) -> Request[ServerStatus]:

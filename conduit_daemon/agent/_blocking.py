@@ -181,6 +181,7 @@ class Conduit(Client):
     status = _method(requests.status)
     events = _stream(requests.events)
     tree = _method(requests.tree)
+    running = _method(requests.running)
     servers_restart = _method(requests.servers_restart)
     servers_start = _method(requests.servers_start)
     servers_stop = _method(requests.servers_stop)

@@ -17,27 +17,20 @@ __all__ = [
     "ApprovalChange",
     "AuditRow",
     "AuditRows",
-    "CallCounts",
     "CallResult",
     "Considered",
     "Decision",
     "DroppedTools",
     "Event",
     "Execution",
-    "Explanation",
     "MissingServer",
     "Outcome",
     "PendingApprovals",
     "Progress",
-    "Reloaded",
     "ServerInfo",
-    "ServerStatus",
-    "Status",
     "TaintReset",
-    "TimelineEntry",
     "ToolList",
     "Tools",
-    "TreeNode",
     "Verdict",
 ]
 
@@ -160,75 +153,6 @@ class ServerInfo(Result, frozen=True, rename="camel"):
     instructions: str | None = None
 
 
-class ServerStatus(Result, frozen=True):
-    """One MCP server, as the daemon sees it; `reason` is one sentence where it is not ready."""
-
-    state: str = ""
-    reason: str | None = None
-    transport: str | None = None
-    protocol_version: str | None = None
-    tools: int = 0
-    dropped: list[DroppedTools] = []
-    pid: int | None = None
-    restarts: int = 0
-    since: float | None = None
-    retry_in: float | None = None
-    circuit: str | None = None
-    in_flight: int = 0
-    calls: int = 0
-    errors: int = 0
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-    last_error: str | None = None
-
-
-class CallCounts(Result, frozen=True):
-    """How many calls run, and how many there were."""
-
-    in_flight: int = 0
-    total: int = 0
-    errors: int = 0
-
-
-class Status(Result, frozen=True):
-    """The daemon at a glance; `health` is ``ok``, ``degraded`` or ``failing``."""
-
-    version: str = ""
-    pid: int = 0
-    uptime: float = 0.0
-    health: str = ""
-    servers: dict[str, ServerStatus] = {}
-    calls: CallCounts = CallCounts()
-    approvals: int = 0
-    connections: int = 0
-
-
-class TreeNode(Result, frozen=True):
-    """One process of the supervision tree, with what it supervises.
-
-    Attributes:
-        id: Its id beneath its supervisor.
-        kind: ``supervisor``, ``actor`` or ``task``.
-        name: The name it is registered under.
-        state: What it does.
-        restarts: How often it was restarted.
-        uptime: Seconds since it was last started.
-        mailbox: Messages that wait.
-        busy_for: Seconds it has been at its present message.
-        children: In the order of their start.
-    """
-
-    id: str = ""
-    kind: str = ""
-    name: str | None = None
-    state: str = ""
-    restarts: int = 0
-    uptime: float | None = None
-    mailbox: int | None = None
-    busy_for: float | None = None
-    children: list[TreeNode] = []
-
-
 class Event(Result, frozen=True):
     """One event of the daemon; `fields` holds all that it says, the named ones included."""
 
@@ -318,26 +242,6 @@ class Verdict(Result, frozen=True):
     considered: list[Considered] = []
 
 
-class TimelineEntry(Result, frozen=True):
-    """One moment in a server's life."""
-
-    time: float = 0.0
-    event: str = ""
-    text: str = ""
-
-
-class Explanation(Result, frozen=True):
-    """Why a server is in the state it is in; `waiting` is how many calls wait for it."""
-
-    server: str = ""
-    state: str = ""
-    reason: str | None = None
-    next_retry: float | None = None
-    waiting: int = 0
-    timeline: list[TimelineEntry] = []
-    stderr: list[str] = []
-
-
 class AuditRow(Result, frozen=True):
     """One decision or call, as the audit keeps it."""
 
@@ -362,15 +266,6 @@ class AuditRows(Result, frozen=True):
     """Rows of the audit, newest first."""
 
     rows: list[AuditRow] = []
-
-
-class Reloaded(Result, frozen=True):
-    """What a reload did to the servers."""
-
-    added: list[str] = []
-    removed: list[str] = []
-    changed: list[str] = []
-    unchanged: list[str] = []
 
 
 class Progress(Result, frozen=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
-from conduit_daemon.agent import ServerStatus, Status, TimelineEntry, TreeNode, requests
+from conduit_daemon.agent import RunningCall, ServerStatus, Status, TimelineEntry, TreeNode, requests
 from conduit_daemon.cli import output
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DONE
@@ -12,7 +13,17 @@ from conduit_daemon.cli.exits import DONE
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-__all__ = ["branch", "explain", "print_status", "print_tree", "status", "tree"]
+__all__ = ["branch", "call_row", "explain", "print_status", "print_tree", "status", "tree"]
+
+_PHASES: Final = {
+    "approval": "waits for approval",
+    "rate": "waits for its rate",
+    "slot": "waits for a slot",
+    "hook": "in a hook",
+    "start": "waits for the server",
+    "server": "at the server",
+}
+"""What a call's phases are called."""
 
 
 def status(*, json: bool = False, where: Where = HERE) -> int:
@@ -62,6 +73,10 @@ def explain(server: str, *, json: bool = False, where: Where = HERE) -> int:
         output.print_text(f"It is tried again in {output.duration(told.next_retry)}.")
     if told.waiting:
         output.print_text(f"Waiting for it: {output.amount(told.waiting, 'call')}.")
+    if told.running:
+        output.print_text("")
+        rows = [call_row(call, time.time()) for call in told.running]
+        output.table(tuple(rows[0]), [tuple(row.values()) for row in rows], numbers=("for",))
     if told.timeline:
         output.print_text("")
         output.table(("time", "after", "event", "what happened"), _moments(told.timeline), numbers=("after",))
@@ -90,6 +105,17 @@ def print_status(found: Status) -> None:
 def print_tree(root: TreeNode) -> None:
     """Prints a supervision tree for people."""
     output.console().print(branch(root))
+
+
+def call_row(call: RunningCall, now: float) -> dict[str, str]:
+    """The cells of one call that is on its way, by column."""
+    return {
+        "running": call.id,
+        "tool": f"{call.server}/{call.tool}" if call.server else call.name,
+        "for": output.duration(max(0.0, now - call.since)),
+        "where": _PHASES.get(call.phase, call.phase),
+        "principal": call.principal,
+    }
 
 
 def _moments(timeline: list[TimelineEntry]) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from conduit_daemon.agent import AgentError, Conduit, DaemonUnreachable, ServerStatus, Status, TreeNode
+from conduit_daemon.agent import AgentError, Conduit, DaemonUnreachable, RunningCall, ServerStatus, Status, TreeNode
 
 __all__ = ["PATIENCE", "Meter", "Sample", "ServerSample"]
 
@@ -49,6 +49,7 @@ class Sample(msgspec.Struct, frozen=True):
         approvals: Calls that wait for a person.
         connections: Agents and administrators that are connected.
         servers: By id.
+        running_calls: The oldest of the calls that run; None where they cannot be seen.
         tree: The supervision tree; None where it cannot be seen, and then `tree_missing` says why.
         tree_missing: Why there is no tree.
     """
@@ -65,6 +66,7 @@ class Sample(msgspec.Struct, frozen=True):
     approvals: int
     connections: int
     servers: dict[str, ServerSample]
+    running_calls: list[RunningCall] | None = None
     tree: TreeNode | None = None
     tree_missing: str | None = None
 
@@ -90,7 +92,7 @@ class Meter:
         """
         status = self._conduit.status()
         now = time.monotonic()
-        tree, missing = self._tree()
+        tree, running, missing = self._inside()
         before, self._before = self._before, (now, status)
         if before is not None and before[1].pid != status.pid:
             before = None  # its counts have begun anew
@@ -109,17 +111,22 @@ class Meter:
             approvals=status.approvals,
             connections=status.connections,
             servers={name: _server(known.get(name), server, passed) for name, server in status.servers.items()},
+            running_calls=running,
             tree=tree,
             tree_missing=missing,
         )
 
-    def _tree(self) -> tuple[TreeNode | None, str | None]:
+    def _inside(self) -> tuple[TreeNode | None, list[RunningCall] | None, str | None]:
+        """What the control socket alone tells, or why it does not."""
+        tree = running = None
         try:
-            return self._conduit.tree(), None
+            tree = self._conduit.tree()
+            running = self._conduit.running().running
         except DaemonUnreachable as error:
-            return None, f"the control socket cannot be used: {error.tried[0][0]} ({error.tried[0][1]})"
+            return None, None, f"the control socket cannot be used: {error.tried[0][0]} ({error.tried[0][1]})"
         except AgentError as error:
-            return None, str(error)
+            return tree, running, str(error)
+        return tree, running, None
 
 
 def _server(before: ServerStatus | None, now: ServerStatus, passed: float) -> ServerSample:

@@ -1,4 +1,4 @@
-"""What `conduit top` shows, for people: a line on the daemon, a row a server, the tree as far as there is room."""
+"""What `conduit top` shows, for people: the daemon, its servers, the calls that run, the tree as there is room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from conduit_daemon.agent import TreeNode
 from conduit_daemon.cli import output
-from conduit_daemon.cli.look import branch
+from conduit_daemon.cli.look import branch, call_row
 from conduit_daemon.cli.top_sample import Sample, ServerSample
 
 __all__ = ["TopView"]
@@ -30,6 +30,7 @@ _COLUMNS: Final = {
     "notes": 70,
 }
 """The columns, and how wide a terminal must be to have them."""
+_CALL_COLUMNS: Final = {"running": 100, "tool": 0, "for": 0, "where": 0, "principal": 70}
 _LEFT: Final = frozenset({"server", "state", "notes"})
 _WELL: Final = frozenset({"ready", "idle", "stopped"})
 _GAP: Final = 2
@@ -63,7 +64,13 @@ class TopView:
         )
         yield Text()
         yield _servers(sample, max(1, room), options.max_width)
-        if len(sample.servers) < room:
+        room -= len(sample.servers)
+        if sample.running_calls and room > _AROUND:
+            yield Text()
+            calls, used = _calls(sample, max(1, room // 2 - 2), options.max_width)
+            yield calls
+            room -= used + 1
+        if room > 0:
             yield Text()
             yield _tree(sample)
 
@@ -110,6 +117,24 @@ def _servers(sample: Sample, room: int, width: int) -> Group | Text:
         made.add_row(*map(output.styled, row))
     rest = len(rows) - len(shown)
     return Group(made, Text(f"and {output.amount(rest, 'server')} more", style="dim")) if rest else Group(made)
+
+
+def _calls(sample: Sample, room: int, width: int) -> tuple[Group, int]:
+    """The calls that run, the oldest first, and how many lines that takes."""
+    running = sample.running_calls or []
+    shown = running if len(running) <= room else running[: max(1, room - 1)]
+    rows = [call_row(call, sample.time) for call in shown]
+    names = [name for name, least in _CALL_COLUMNS.items() if width >= least]
+    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in names:
+        most = max(_GAP, width - 40) if name == "tool" else _WIDEST
+        side: Literal["left", "right"] = "right" if name == "for" else "left"
+        made.add_column(name, justify=side, max_width=most, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        made.add_row(*(output.styled(row[name]) for name in names))
+    rest = max(sample.running, len(running)) - len(shown)
+    more = [Text(f"and {output.amount(rest, 'call')} more", style="dim")] if rest > 0 else []
+    return Group(made, *more), len(shown) + 1 + len(more)
 
 
 def _row(name: str, server: ServerSample) -> dict[str, str]:

@@ -9,14 +9,28 @@ from typing import Final, final
 import msgspec
 
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import Kept, Listing
+from conduit_daemon.clients.port import Listing
 from conduit_daemon.config.model import ServerConfig
 from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus
 
-__all__ = ["KeptListing"]
+__all__ = ["Kept", "KeptListing"]
 
 _FOLDER: Final = "listings"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a server last said it has, as it is kept across restarts of the daemon.
+
+    Attributes:
+        origin: A digest of what makes the server the one that it is.
+        listing: Its tools.
+        offerings: What it offers beside tools, where it has told.
+    """
+
+    origin: str
+    listing: Listing
+    offerings: Offerings | None = None
 
 
 @final

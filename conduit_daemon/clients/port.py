@@ -14,7 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
 import trio
@@ -25,11 +25,14 @@ from conduit_daemon.clients.standing import CircuitState, ClientState, Standing,
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Dropped, Method, Tool
 
+if TYPE_CHECKING:
+    from conduit_daemon.clients.kept import Kept
+
 __all__ = [
+    "AtServer",
     "CallTarget",
     "CircuitState",
     "ClientState",
-    "Kept",
     "Listing",
     "OnResult",
     "Port",
@@ -46,11 +49,19 @@ _PATIENCE: Final = 60.0
 _COMING_BACK: Final = frozenset({"waiting", "connecting"})
 
 
-class Running(Protocol):
+class AtServer(Protocol):
     """A call at its server."""
 
     def cancel(self, error: ClientError) -> None:
         """Ends it with `error`; the server is told."""
+
+
+class Running(AtServer, Protocol):
+    """A call that went through a port."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for the server to start."""
 
 
 class CallTarget(Protocol):
@@ -67,7 +78,7 @@ class CallTarget(Protocol):
         on_progress: OnProgress | None,
         method: Method = "tools/call",
         caller: object = None,
-    ) -> Running:
+    ) -> AtServer:
         """Sends a call; see `Port.begin`."""
 
     def refresh(self) -> None:
@@ -89,20 +100,6 @@ class Listing(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     note: str | None = None
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """What a server last said it has, as it is kept across restarts of the daemon.
-
-    Attributes:
-        origin: A digest of what makes the server the one that it is.
-        listing: Its tools.
-        offerings: What it offers beside tools, where it has told.
-    """
-
-    origin: str
-    listing: Listing
-    offerings: Offerings | None = None
 
 
 @final
@@ -144,8 +141,13 @@ class _PortCall:
         self._on_progress = on_progress
         self._method = method
         self._caller = caller
-        self._running: Running | None = None
+        self._running: AtServer | None = None
         self._sent_again = False
+
+    @property
+    def held(self) -> bool:
+        """See `Running`."""
+        return self in self._port._held
 
     def cancel(self, error: ClientError) -> None:
         """Ends it with `error`; the server is told where it may know of it."""
@@ -352,11 +354,9 @@ class Port:
     def unavailable(self, tool: str | None = None) -> ClientError:
         """The error of a call that finds no connection here."""
         standing = self.standing
-        retry_after = None
+        retry_after = 1.0 if standing.state == "connecting" else None
         if standing.retry_at is not None:
             retry_after = round(max(standing.retry_at - trio.current_time(), 0.0), 3)
-        elif standing.state == "connecting":
-            retry_after = 1.0
         reason = standing.reason or f"it is {standing.state}"
         return ClientError(
             "unavailable",

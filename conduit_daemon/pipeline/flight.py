@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, final
+from typing import final
 
 import msgspec
 import trio
@@ -25,6 +25,7 @@ from conduit_daemon.pipeline.approvals import Answer
 from conduit_daemon.pipeline.consent import Consent
 from conduit_daemon.pipeline.context import Context
 from conduit_daemon.pipeline.decide import decide
+from conduit_daemon.pipeline.gate import Phase
 from conduit_daemon.pipeline.limits import Slots
 from conduit_daemon.pipeline.policy import Decision, Policy
 from conduit_daemon.pipeline.rate import Token
@@ -44,20 +45,16 @@ __all__ = ["Flight", "OnOutcome"]
 OnOutcome = Callable[[Outcome], None]
 """Called exactly once for each call started."""
 
-_Waits = Literal["approval", "rate", "slot", "hook"]
-
 
 @final
 class Flight:
     """A call on its way."""
 
     __slots__ = (
-        "_began",
         "_consent",
         "_context",
         "_deadline",
         "_decision",
-        "_entry",
         "_held",
         "_hooked",
         "_on_outcome",
@@ -66,8 +63,10 @@ class Flight:
         "_rule",
         "_running",
         "_sent",
+        "began",
         "call",
         "done",
+        "entry",
     )
 
     def __init__(self, call: Call, context: Context, on_outcome: OnOutcome, on_progress: OnProgress | None) -> None:
@@ -76,14 +75,14 @@ class Flight:
         self._context = context
         self._on_outcome: OnOutcome | None = on_outcome
         self._on_progress = on_progress
-        self._began = trio.current_time()
-        self._entry: Entry | None = None
+        self.began = trio.current_time()
+        self.entry: Entry | None = None
         self._decision: Decided = "none"
         self._rule: str | None = None
         self._consent: Consent | None = None
         self._hooked = False
         self._held: list[Slots] = []
-        self._parked: tuple[_Waits, Callable[[], None]] | None = None  # what it waits for, and how it leaves
+        self._parked: tuple[Phase, Callable[[], None]] | None = None  # what it waits for, and how it leaves
         self._deadline: Deadline | None = None
         self._running: Running | None = None
         self._sent = False
@@ -91,15 +90,15 @@ class Flight:
     def take_off(self) -> None:
         """Takes the call as far as it goes without waiting."""
         gate = self._context.gate
-        gate.flights.add(self)
+        gate.flights[self] = None
         if self.call.timeout is not None:
-            self._deadline = gate.deadlines.add(self._began + self.call.timeout, self._expire)
+            self._deadline = gate.deadlines.add(self.began + self.call.timeout, self._expire)
         self._go(self._examine)
 
     @property
-    def waits_for_somebody(self) -> bool:
-        """Whether it waits for a person's decision."""
-        return self._parked is not None and self._parked[0] == "approval"
+    def phase(self) -> Phase:
+        """Where it is: what it waits for."""
+        return self._parked[0] if self._parked else "start" if self._running and self._running.held else "server"
 
     def cancel(self, why: str = "its caller has gone") -> None:
         """Ends the call as ``cancelled``; its server is told. Harmless after its end."""
@@ -129,8 +128,8 @@ class Flight:
 
     @property
     def _found(self) -> Entry:
-        assert self._entry is not None  # noqa: S101 - _examine resolved it, or raised
-        return self._entry
+        assert self.entry is not None  # noqa: S101 - _examine resolved it, or raised
+        return self.entry
 
     # ---- what is called, with what, and whether it may be
 
@@ -139,7 +138,7 @@ class Flight:
         if gate.stopping:
             raise ClientError("shutting_down", "The daemon is stopping; try again when it is back.", retry_after=1.0)
         try:
-            entry = self._entry = resolve(call, gate)
+            entry = self.entry = resolve(call, gate)
         except ClientError as error:
             if error.data.pop("filtered", False):
                 self._decision = "filtered"
@@ -290,7 +289,7 @@ class Flight:
         self._held.append(place)
         self._resume(self._board)
 
-    def _park(self, what: _Waits, leave: Callable[[], None]) -> None:
+    def _park(self, what: Phase, leave: Callable[[], None]) -> None:
         self._parked = what, leave
         if self._deadline is None:
             gate = self._context.gate
@@ -317,7 +316,7 @@ class Flight:
             raise ClientError("unavailable", f"Server {entry.server_id} was removed while the call waited.")
         total = gate.max_call_time
         if call.timeout is not None:
-            total = min(total, call.timeout - (trio.current_time() - self._began))
+            total = min(total, call.timeout - (trio.current_time() - self.began))
         self._running = port.begin(
             entry.tool.name,
             call.arguments,
@@ -351,7 +350,7 @@ class Flight:
     # ---- its end
 
     def _expire(self) -> None:
-        waited = trio.current_time() - self._began
+        waited = trio.current_time() - self.began
         what = None if self._parked is None else self._parked[0]
         if what is None or what == "hook":
             self.abort(not_answered(waited, sent=self._sent, hook=what == "hook"))
@@ -370,13 +369,13 @@ class Flight:
     def _outcome(self, result: msgspec.Raw | None, is_error: bool, error: ClientError | None) -> Outcome:
         return outcome_of(
             self.call,
-            self._entry,
+            self.entry,
             result,
             error,
             is_error=is_error,
             decision=self._decision,
             rule=self._rule,
-            duration=trio.current_time() - self._began,
+            duration=trio.current_time() - self.began,
         )
 
     def _land(self, outcome: Outcome) -> None:
@@ -384,7 +383,7 @@ class Flight:
         if on_outcome is None:
             return
         self.done = True
-        gate, entry = self._context.gate, self._entry
+        gate, entry = self._context.gate, self.entry
         if self._deadline is not None:
             gate.deadlines.cancel(self._deadline)
         if entry is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable
-from typing import Final, Protocol, final
+from typing import Final, Literal, Protocol, final
 
 import trio
 
@@ -14,8 +14,8 @@ from conduit_daemon.config.model import Config, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.aside import Aside
 from conduit_daemon.hub.catalogue import Catalogue
-from conduit_daemon.hub.toolset import ToolSet
-from conduit_daemon.model import Outcome
+from conduit_daemon.hub.toolset import Entry, ToolSet
+from conduit_daemon.model import Call, Outcome
 from conduit_daemon.pipeline.context import Context
 from conduit_daemon.pipeline.governance import Governance
 from conduit_daemon.pipeline.limits import Slots
@@ -25,7 +25,10 @@ from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import EventBus
 from conduit_daemon.telemetry.tracing import Tracer
 
-__all__ = ["Context", "Gate", "InFlight", "Recorder"]
+__all__ = ["Context", "Gate", "InFlight", "Phase", "Recorder"]
+
+Phase = Literal["approval", "rate", "slot", "hook", "start", "server"]
+"""Where a call is: it waits for a person, for its rate, for a slot, for a hook, for its server's start; or is there."""
 
 _REMEMBERED: Final = 1000
 _TOOLS_REMEMBERED: Final = 200_000
@@ -39,11 +42,21 @@ class Recorder(Protocol):
 
 
 class InFlight(Protocol):
-    """A call on its way; see `pipeline.flight.Flight`."""
+    """A call on its way; see `pipeline.flight.Flight`.
+
+    Attributes:
+        call: What was asked for.
+        entry: What it means; None before that is known.
+        began: When it was asked for, on trio's clock.
+    """
+
+    call: Call
+    entry: Entry | None
+    began: float
 
     @property
-    def waits_for_somebody(self) -> bool:
-        """Whether it waits for a person's decision, and so has not begun."""
+    def phase(self) -> Phase:
+        """Where it is."""
 
     def abort(self, error: ClientError) -> None:
         """Ends it with `error`."""
@@ -69,7 +82,7 @@ class Gate:
         longest_wait: Seconds for which a call without a time limit of its own waits for a slot or its rate.
         max_result: Bytes of the largest result that is delivered.
         stopping: Whether new calls are refused because the daemon stops.
-        flights: The calls that are on their way.
+        flights: The calls that are on their way, the oldest first.
         total: How many calls have ended.
         errors: Of those, how many failed or reported a failure.
         on_updated: Called with (server, URI) of a resource that was subscribed to and has changed.
@@ -103,7 +116,7 @@ class Gate:
         self.max_result = limits.max_result
         self.track_taint = True
         self.stopping = False
-        self.flights: set[InFlight] = set()
+        self.flights: dict[InFlight, None] = {}
         self._quiet: trio.Event | None = None
         self.total = 0
         self.errors = 0
@@ -123,7 +136,7 @@ class Gate:
 
     def landed(self, flight: InFlight) -> None:
         """A call has ended."""
-        self.flights.discard(flight)
+        self.flights.pop(flight, None)
         if self._quiet is not None and not self.flights:
             self._quiet.set()
 
@@ -131,7 +144,7 @@ class Gate:
         """Refuses new calls, and those that wait for a person: they would wait longer than the daemon does."""
         self.stopping = True
         for flight in list(self.flights):
-            if flight.waits_for_somebody:
+            if flight.phase == "approval":
                 text = "The daemon is stopping, and nobody had decided about the call; it was not run."
                 flight.abort(ClientError("shutting_down", text, retry_after=1.0))
 

@@ -22,6 +22,7 @@ __all__ = [
     "LogLevelParams",
     "NoParams",
     "ResetTaintParams",
+    "RunningParams",
     "ServerParams",
     "ShutdownParams",
     "StrictParams",
@@ -82,6 +83,13 @@ class LogLevelParams(StrictParams, frozen=True, kw_only=True):
 
     level: Level
     server: str | None = None
+
+
+class RunningParams(StrictParams, frozen=True, kw_only=True):
+    """``conduit/running``."""
+
+    server: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
 class ShutdownParams(StrictParams, frozen=True, kw_only=True):

@@ -1,11 +1,12 @@
 """What `conduit top` draws, at every size of a terminal."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from conduit_daemon.agent import TreeNode
+from conduit_daemon.agent import RunningCall, TreeNode
 from conduit_daemon.cli.top_sample import Sample, ServerSample
 from conduit_daemon.cli.top_view import TopView
 
@@ -99,3 +100,34 @@ def test_it_never_is_wider_than_the_terminal(width, height, servers):
 
     assert all(len(line) <= width for line in lines)
     assert lines[0].startswith("conduit 1.2.3")
+
+
+def calls(count):
+    return [
+        RunningCall(id=f"run-{place}", name="s__t", server="s", tool=f"t{place}\x1b", principal="ann/x",
+                    since=-10.0 - place, phase="approval" if place else "server")
+        for place in range(count)
+    ]  # fmt: skip
+
+
+def test_the_calls_that_run_stand_between_the_servers_and_the_tree():
+    seen = msgspec.structs.replace(sample(2), running_calls=calls(2), running=2)
+    lines = drawn(TopView(seen), 120, 40)
+
+    assert lines[6].split() == ["running", "tool", "for", "where", "principal"]
+    assert lines[7].split() == ["run-0", "s/t0\\x1b", "10", "s", "at", "the", "server", "ann/x"]
+    assert lines[8].split() == ["run-1", "s/t1\\x1b", "11", "s", "waits", "for", "approval", "ann/x"]
+    assert lines[10].startswith("root running")
+    assert lines[6 + 1].startswith("run-0") and drawn(TopView(seen), 60, 40)[6].split() == ["tool", "for", "where"]
+
+
+@pytest.mark.parametrize("height", [10, 14, 20, 30])
+def test_many_calls_leave_room_and_say_how_many_more_there_are(height):
+    seen = msgspec.structs.replace(sample(2), running_calls=calls(100), running=3000)
+    lines = drawn(TopView(seen), 120, height)
+
+    shown = sum(line.startswith("run-") for line in lines)
+    assert len(lines) <= height
+    if shown:
+        assert f"and {3000 - shown} calls more" in lines
+    assert shown or height == 10

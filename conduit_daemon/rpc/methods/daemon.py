@@ -1,4 +1,4 @@
-"""The daemon itself: ``conduit/tree``, ``conduit/log_level``, ``conduit/shutdown``."""
+"""The daemon itself: ``conduit/tree``, ``conduit/running``, ``conduit/log_level``, ``conduit/shutdown``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, Final, final
 import msgspec
 
 from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.pipeline.underway import underway
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
-from conduit_daemon.rpc.params import LogLevelParams, NoParams, ShutdownParams
+from conduit_daemon.rpc.params import LogLevelParams, NoParams, RunningParams, ShutdownParams
 from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of
 from conduit_daemon.telemetry.events import Level
@@ -51,6 +52,7 @@ class DaemonMethods:
         """The methods by name."""
         return {
             "conduit/tree": self._show_tree,
+            "conduit/running": self._show_running,
             "conduit/log_level": self._change_level,
             "conduit/shutdown": self._shutdown,
         }
@@ -58,6 +60,11 @@ class DaemonMethods:
     async def _show_tree(self, connection: Connection, request: Request) -> object:
         protocol.decode_params(request.params, NoParams)
         return await self._tree()
+
+    async def _show_running(self, connection: Connection, request: Request) -> object:
+        params = protocol.decode_params(request.params, RunningParams)
+        calls, total = underway(self._gate, server=params.server, limit=params.limit)
+        return {"running": calls, "total": total}
 
     async def _change_level(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, LogLevelParams)

@@ -17,6 +17,7 @@ from conduit_daemon.config import Config, LoadedServer, ServerConfig
 from conduit_daemon.errors import ClientError, ConfigError
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
 from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.pipeline.underway import underway
 from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
@@ -114,7 +115,8 @@ class ServerMethods:
     async def _explain(self, connection: Connection, request: Request) -> object:
         server = protocol.decode_params(request.params, ServerParams).server
         port_of(self._gate, server)
-        return await self._ask(server, Explain())
+        told: dict[str, Any] = msgspec.to_builtins(await self._ask(server, Explain()))
+        return {**told, "running": underway(self._gate, server=server)[0]}
 
     async def _add(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, AddServerParams)
