@@ -130,7 +130,7 @@ class TimelineEntry(Standing, frozen=True):
 
 
 class Explanation(Standing, frozen=True):
-    """Why a server is in the state it is in; `waiting` is how many calls wait for its start, `running` are its calls."""
+    """Why a server is in the state it is in; `waiting` is how many calls wait for its start, `running` its calls."""
 
     server: str = ""
     state: str = ""

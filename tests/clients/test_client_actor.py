@@ -20,8 +20,7 @@ import supervisors
 from conduit_daemon.clients.actor import Client, new_port, new_timeline
 from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Ended, Settings
-from conduit_daemon.clients.kept import KeptListing
-from conduit_daemon.clients.kept import Kept
+from conduit_daemon.clients.kept import Kept, KeptListing
 from conduit_daemon.clients.port import ClientState, Listing, Port
 from conduit_daemon.config import BackoffConfig, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
