@@ -313,6 +313,7 @@ class Daemon:
             version=self._version,
             environ=self._environ,
             clean=self._masker.mask,
+            conceal=partial(self._masker.update, f"auth:{server}"),
             state=self._state,
         )
 

@@ -41,6 +41,7 @@ _RENEWAL: Final = 30.0
 _PLACEHOLDER: Final = "http://127.0.0.1/callback"
 _ANSWERS: Final = (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED)
 _STEP_UP: Final = "insufficient_scope"
+_SECRETS: Final = ("access_token", "refresh_token", "id_token", "client_secret")
 
 
 class LoginNeeded(Exception):
@@ -72,10 +73,14 @@ class TokenFile:
         path: The file.
         url: The server's URL: what was kept for another one does not count.
         config: Its ``auth`` table; the same holds for another ``client_id``.
+        conceal: Told all secrets of the login whenever they are others, so that they can be masked.
     """
 
-    def __init__(self, path: Path, url: str, config: AuthConfig) -> None:
+    def __init__(
+        self, path: Path, url: str, config: AuthConfig, conceal: Callable[[frozenset[str]], None] | None = None
+    ) -> None:
         self._path = path
+        self._conceal = conceal
         self._kept = _Kept(url, config.client_id)
         self._owner: Login | None = None
         self._read_at = 0
@@ -97,6 +102,7 @@ class TokenFile:
         if (kept.url, kept.client_id) != (self._kept.url, self._kept.client_id):
             return False
         self._kept = kept
+        self._tell_secrets()
         return True
 
     @property
@@ -119,6 +125,7 @@ class TokenFile:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keeps tokens, and what renewing them needs."""
         self._kept.tokens = _dumped(tokens)
+        self._tell_secrets()
         if self._owner is not None:
             context = self._owner.context
             self._kept.expires_at = context.token_expiry_time
@@ -133,7 +140,13 @@ class TokenFile:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keeps a registration."""
         self._kept.client = _dumped(client_info)
+        self._tell_secrets()
         self._write()
+
+    def _tell_secrets(self) -> None:
+        if self._conceal is not None:
+            known = {**(self._kept.tokens or {}), **(self._kept.client or {})}
+            self._conceal(frozenset(value for name in _SECRETS if isinstance(value := known.get(name), str)))
 
     def _write(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -99,7 +99,7 @@ class HttpTransport:
         if settings.auth is not None or config.auth is None:
             return cast(httpx2.Auth | None, settings.auth)
         assert config.url is not None  # noqa: S101 - a remote server has one
-        file = TokenFile(token_file(settings.state, settings.server), config.url, config.auth)
+        file = TokenFile(token_file(settings.state, settings.server), config.url, config.auth, settings.conceal)
         return Login(settings.server, config.url, config.auth, file)
 
     def settle(self, version: str, *, modern: bool) -> ModernHeaders | None:

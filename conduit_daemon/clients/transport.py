@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         version: The daemon's own version, told to the server.
         environ: The daemon's environment, of which the safe part is handed on.
         clean: Masks secrets in what the server writes.
+        conceal: Told the secrets that a login came to, all of them each time that they change; `clean` masks them then.
         host: Answers what the server asks; None for what the configuration can answer.
         state: The state directory, where tokens are kept.
         auth: Signs HTTP requests (an ``httpx2.Auth``); None for what the configuration says.
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     environ: Mapping[str, str]
     clean: Callable[[str], str]
+    conceal: Callable[[frozenset[str]], None] | None = None
     host: Host | None = None
     state: Path = Path()
     auth: Any = None

@@ -59,13 +59,18 @@ class Masker:
     def update(self, source: str, secrets: Iterable[str]) -> None:
         """Mask `secrets` from now on, in place of what `source` gave the time before the last.
 
+        The same secrets once more change nothing.
+
         Args:
-            source: Who knows them, as ``config`` or ``oauth:search``.
+            source: Who knows them, as ``config`` or ``auth:search``.
             secrets: Whole values; an ``Authorization`` header may come with its scheme. Values under
                 8 characters are ignored.
         """
         _, previous = self._sources.get(source, (frozenset[str](), frozenset[str]()))
-        self._sources[source] = (previous, frozenset(secrets))
+        given = frozenset(secrets)
+        if given == previous:
+            return
+        self._sources[source] = (previous, given)
         forms = {
             form
             for generations in self._sources.values()

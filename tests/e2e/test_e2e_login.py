@@ -104,6 +104,61 @@ def test_a_person_logs_in_once_and_the_daemon_goes_on_from_there(start: Any, gua
         assert again.stop() == 0
 
 
+def tell(rpc: Any, secrets: list[str]) -> dict[str, Any]:
+    """Has the server repeat secrets in an error of its own."""
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": f"bad: {' '.join(secrets)}"}}
+    answer: dict[str, Any] = rpc.ask(
+        "conduit/call", {"name": "far__fail", "arguments": {"kind": "status", "status": 400, "body": body}}
+    )
+    return answer["error"]
+
+
+def test_tokens_are_shown_nowhere_however_the_daemon_came_by_them(start: Any, guarded: Any) -> None:
+    port = guarded("expires_in=2")
+    table = f'[servers.far]\nurl = "http://127.0.0.1:{port}/mcp"\nauth = {{ type = "oauth" }}\n'
+    daemon = start(table)
+    daemon.wait_until(lambda: daemon.state("far") == "needs_attention", 20)
+    watcher = daemon.rpc(control=True)
+    watcher.send("conduit/events")
+    assert log_in(daemon, "far").returncode == 0
+    daemon.wait_ready("far")
+    kept = daemon.folder / "state" / "auth" / "far.json"
+
+    def secrets() -> list[str]:
+        tokens = json.loads(kept.read_text())["tokens"]
+        return [tokens["access_token"], tokens["refresh_token"]]
+
+    seen, shown = secrets(), []
+    rpc = daemon.rpc()
+    shown.append(tell(rpc, seen))
+    time.sleep(2.5)
+    rpc.call("far__echo", {"text": "renewed"})
+    assert not set(seen) & set(secrets())
+    shown.append(tell(rpc, secrets() + seen))  # what ended is still in late lines
+    seen += secrets()
+    shown += [daemon.status(), daemon.rpc(control=True).result("conduit/servers/explain", {"server": "far"})]
+    watcher.wait(watcher.send("ping"))
+    shown.append(watcher.notifications)
+    assert any(n["params"].get("type") == "call.finished" for n in watcher.notifications)
+    assert daemon.stop() == 0
+    logs = daemon.log_path.read_text()
+    again = type(daemon)(daemon.folder, ALLOW + table)
+    try:
+        again.wait_ready("far")
+        told = again.rpc()
+        seen += secrets()
+        shown.append(tell(told, secrets()))
+    finally:
+        for connection in again.connections:
+            connection.close()
+        assert again.stop() == 0
+    logs += again.log_path.read_text()
+    text = json.dumps(shown)
+    assert text.count("bad: [masked] [masked]") >= 3
+    assert "call.finished" in logs
+    assert [secret for secret in seen if secret in text or secret in logs] == []
+
+
 def test_a_login_that_is_refused_says_so(start: Any, guarded: Any) -> None:
     port = guarded("deny")
     daemon = start(f'[servers.far]\nurl = "http://127.0.0.1:{port}/mcp"\nauth = {{ type = "oauth" }}\n')

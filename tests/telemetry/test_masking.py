@@ -106,6 +106,13 @@ def test_a_rotated_secret_stays_masked_until_the_one_after() -> None:
     assert masker.mask("first-token second-token third-token") == f"first-token {MASK} {MASK}"
 
 
+def test_a_secret_that_is_told_again_drives_out_none() -> None:
+    masker = Masker()
+    for told in ("token-first", "token-second", "token-second", "token-second"):
+        masker.update("auth:far", [told])
+    assert masker.mask("token-first token-second") == "[masked] [masked]"
+
+
 def test_arguments_lose_strings_under_keys_that_speak_of_secrets() -> None:
     arguments = {
         "password": "a",
