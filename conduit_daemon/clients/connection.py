@@ -268,6 +268,7 @@ class Connection:
             self.pass_on("logging/setLevel", {"level": owner.log_level})
         self._following.begin()
         listing = await self._list()
+        await transport.heard()
         if self._ready_at is None:
             self._ready_at = trio.current_time()
             self._era = "modern" if negotiated.modern else "legacy"

@@ -26,6 +26,7 @@ _HEARTBEAT: Final = 30.0
 _RECONNECT: Final = 1.0
 _RECONNECT_MAXIMUM: Final = 30.0
 _FAREWELL: Final = 1.0
+_STREAM_PATIENCE: Final = 0.5
 _BROKEN: Final = (httpx2.HTTPError, httpx2.StreamError, OSError)
 
 
@@ -51,6 +52,7 @@ class HttpTransport:
         self._nursery: trio.Nursery | None = None
         self._on_lost: Callable[[Loss], None] | None = None
         self._listening: trio.CancelScope | None = None
+        self._stream_answered: trio.Event | None = None
 
     async def attend(
         self, peer: Peer, on_lost: Callable[[Loss], None], *, task_status: trio.TaskStatus[Dispatcher]
@@ -113,9 +115,15 @@ class HttpTransport:
         if not self._legacy:
             if self._listening is not None:
                 self._listening.cancel()
-            self._listening = trio.CancelScope()
-            self._nursery.start_soon(self._listen, self._wire, self._listening)
+            self._listening, self._stream_answered = trio.CancelScope(), trio.Event()
+            self._nursery.start_soon(self._listen, self._wire, self._listening, self._stream_answered)
         return None
+
+    async def heard(self) -> None:
+        """Waits until an older server has answered whether it has a stream of its own; half a second at most."""
+        if self._stream_answered is not None:  # some answer only with their first event
+            with trio.move_on_after(_STREAM_PATIENCE):
+                await self._stream_answered.wait()
 
     def resume(self) -> None:
         """Sends the calls that waited for a new session."""
@@ -131,7 +139,7 @@ class HttpTransport:
             self._wire.hold()
         self.forgotten.set()
 
-    async def _listen(self, wire: HttpDispatcher, scope: trio.CancelScope) -> None:
+    async def _listen(self, wire: HttpDispatcher, scope: trio.CancelScope, answered: trio.Event) -> None:
         """Keeps the stream on which an older server speaks unasked, where it has one."""
         parser, pause = EventParser(wire.max_message), _RECONNECT
         with scope:
@@ -139,6 +147,7 @@ class HttpTransport:
                 try:
                     resume = {LAST_EVENT_HEADER: parser.last_id} if parser.last_id else None
                     async with wire.open("GET", headers=resume) as response:
+                        answered.set()
                         status = response.status_code
                         has_one = status == HTTPStatus.OK and is_stream(response)
                         if status == HTTPStatus.NOT_FOUND:

@@ -25,6 +25,7 @@ _AT_ONCE: Final = 2
 _SPAWNS: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("conduit.spawns")
 _START: Final = "CONDUIT_START"
 _GRACE: Final = 2.0
+_GRACE_OF_BROKEN: Final = 0.5
 _REAP: Final = 1.0
 
 
@@ -163,12 +164,17 @@ class ServerProcess:
         """Kills what is left of its process group, the server itself included."""
         self._signal(signal.SIGKILL)
 
-    async def close(self) -> None:
-        """Ends it: its input is closed, then TERM, then KILL to the group, two seconds apart at most."""
+    async def close(self, *, broken: bool = False) -> None:
+        """Ends it: its input is closed, then TERM, then KILL to the group, two seconds apart at most.
+
+        Args:
+            broken: Whether it has closed a pipe or reads nothing, and its successor waits for its end: half a second
+                each is enough for it.
+        """
         with trio.CancelScope(shield=True):
             self._close_pipe(self._pipes[0])
             for number in (signal.SIGTERM, signal.SIGKILL):
-                with trio.move_on_after(_GRACE):
+                with trio.move_on_after(_GRACE_OF_BROKEN if broken else _GRACE):
                     await self.wait()
                 if self._process.returncode is not None:
                     break

@@ -212,6 +212,7 @@ class StdioTransport:
         self._warden = warden
         self._on_stderr = on_stderr
         self._errors: ErrorOutput | None = None
+        self._broken = False
 
     async def attend(
         self, peer: Peer, on_lost: Callable[[Loss], None], *, task_status: trio.TaskStatus[Dispatcher]
@@ -246,7 +247,7 @@ class StdioTransport:
                 on_lost(self._exited(exit_))
                 nursery.cancel_scope.cancel()
         finally:
-            await process.close()
+            await process.close(broken=self._broken)
 
     async def _follow(self, wire: LineDispatcher, process: ServerProcess, on_lost: Callable[[Loss], None]) -> None:
         reason = "closed its output"
@@ -260,10 +261,14 @@ class StdioTransport:
             reason = "closed its input"
         else:
             await trio.sleep(_EOF_WAIT)  # an exit says more than a closed pipe
+        self._broken = True
         on_lost(Loss(reason=reason, words=self._last_words()))
 
     def settle(self, version: str, *, modern: bool) -> None:
         """Nothing goes beside the lines."""
+
+    async def heard(self) -> None:
+        """It can always speak."""
 
     def resume(self) -> None:
         """Nothing was held back."""

@@ -123,6 +123,9 @@ class Transport(Protocol):
     def settle(self, version: str, *, modern: bool) -> CallHeaders | None:
         """Takes note of what was negotiated; None where nothing goes beside the messages."""
 
+    async def heard(self) -> None:
+        """Waits until the server can speak unasked: what it asks about a first call must not be lost. Never long."""
+
     def resume(self) -> None:
         """Sends what was held back while a session was begun."""
 

@@ -272,6 +272,9 @@ class WebSocketTransport:
     def settle(self, version: str, *, modern: bool) -> None:
         """Nothing goes beside the frames."""
 
+    async def heard(self) -> None:
+        """It can always speak."""
+
     def resume(self) -> None:
         """Nothing was held back."""
 

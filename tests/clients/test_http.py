@@ -198,9 +198,24 @@ async def test_an_answer_that_is_cut_off_is_resumed_after_the_last_event(fake: A
         assert await server.text("fail", {"kind": "cut"}) == "resumed"
 
 
+@pytest.mark.parametrize("behaviour", ["late_stream=0.3", "no_stream"])
+async def test_no_call_goes_out_before_an_older_server_can_ask_about_it(
+    fake: Any, connected: Any, behaviour: str
+) -> None:
+    async with connected(fake(behaviour).url()) as server:
+        received = [method for method, _ in json.loads(await server.text("received"))]
+        assert received.index("GET") < received.index("tools/call")
+
+
+async def test_a_stream_that_is_answered_by_its_first_event_alone_is_not_waited_for(fake: Any, connected: Any) -> None:
+    began = trio.current_time()
+    async with connected(fake("late_stream=30").url()) as server:
+        assert 0.5 <= trio.current_time() - began < 5
+        assert await server.text("echo", {"text": "on"}) == "on"
+
+
 async def test_changed_tools_are_listed_again(fake: Any, connected: Any) -> None:
     async with connected(fake().url()) as server:
-        await trio.sleep(0.3)
         await server.text("reveal")
         with trio.fail_after(5):
             await server.relisted.wait()

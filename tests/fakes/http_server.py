@@ -8,8 +8,12 @@ headers, reveal.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -28,9 +32,15 @@ retry_after=S   with this Retry-After
 token=TOKEN     wants this bearer token
 bare            answers what it does not know with a bare 400
 page            answers GET with a page
+late_stream=S   answers GET after so many seconds
 crlf            ends the lines of its events with CR LF
 tls=FILE        speaks TLS with the certificate and key in this file
+journal=FILE    appends the text of each echo to FILE before it answers
+faults          does to the next requests what its input says, a line each: 500, 404, 429 or 503 (in place of an
+                answer), reset, slow, cut (the answer, once the tool has run); at once: hang_up (its streams), relent
 """
+
+ORDERS: list[str] = []
 
 SESSIONS: set[str] = set()
 RECEIVED: list[Any] = []
@@ -126,6 +136,8 @@ class Handler(BaseHTTPRequestHandler):
             RECEIVED.append(["GET", None])
             self.answer(200, b"<html>data: x", "text/html")
             return
+        time.sleep(float(BEHAVIOURS.get("late_stream") or 0))
+        RECEIVED.append(["GET", None])
         if "no_stream" in BEHAVIOURS or "modern" in BEHAVIOURS:
             self.answer(405)
             return
@@ -152,18 +164,52 @@ class Handler(BaseHTTPRequestHandler):
                 ONCE["answer"] = message
             self.answer(202)
             return
-        self.take(method, request_id, message.get("params") or {})
+        with LOCK:
+            self.fault = ORDERS.pop(0) if ORDERS else ""
+        if self.fault == "404":
+            SESSIONS.clear()
+        if self.fault.isdecimal():
+            self.answer(int(self.fault), **({"retry_after": "1"} if self.fault in ("429", "503") else {}))
+        else:
+            self.take(method, request_id, message.get("params") or {})
+
+    fault = ""
 
     def result(self, request_id: Any, result: dict[str, Any], **headers: str) -> None:
         self.reply({"id": request_id, "result": result}, **headers)
 
     def reply(self, message: dict[str, Any], **headers: str) -> None:
+        if self.fault:
+            self.reply_badly(self.dump(message).encode(), headers)
+            return
         if "json" in BEHAVIOURS:
             self.answer(200, self.dump(message).encode(), **headers)
             return
         self.begin_events(**headers)
         self.write_event(self.dump(message))
         self.end_events()
+
+    def reply_badly(self, body: bytes, headers: dict[str, str]) -> None:
+        """The answer in two halves: after the first the connection is reset, or ends in good order, or is slow."""
+        events = self.fault == "cut"
+        body = b"data: " + body + b"\n\n" if events else body
+        self.send_response(200)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Type", "text/event-stream" if events else "application/json")
+        self.send_header("Connection", "close")
+        if not events:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2])
+        self.wfile.flush()
+        self.close_connection = True
+        if self.fault == "slow":
+            time.sleep(1)
+            self.wfile.write(body[len(body) // 2 :])
+        elif self.fault == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.close(self.connection.detach())
 
     def take(self, method: str, request_id: Any, params: dict[str, Any]) -> None:
         modern = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if "modern" in BEHAVIOURS else {}
@@ -199,6 +245,9 @@ class Handler(BaseHTTPRequestHandler):
         arguments, token = params.get("arguments") or {}, (params.get("_meta") or {}).get("progressToken")
         match params["name"]:
             case "echo":
+                if "journal" in BEHAVIOURS:
+                    with open(BEHAVIOURS["journal"], "a") as file:
+                        file.write(arguments["text"] + "\n")
                 self.result(request_id, text(arguments["text"]))
             case "big":
                 self.result(request_id, text("x" * arguments["size"]))
@@ -277,6 +326,19 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, self.dump({"id": "other", "result": {}}).encode())
 
 
+def obey() -> None:
+    """Takes orders from its input."""
+    for line in sys.stdin:
+        if line.strip() == "relent":
+            ORDERS.clear()
+        elif line.strip() == "hang_up":
+            while STREAMS:
+                with contextlib.suppress(OSError):  # its client has left
+                    STREAMS.pop().connection.shutdown(socket.SHUT_RDWR)
+        else:
+            ORDERS.append(line.strip())
+
+
 class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
@@ -288,6 +350,8 @@ def main() -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(BEHAVIOURS["tls"])
         server.socket = context.wrap_socket(server.socket, server_side=True)
+    if "faults" in BEHAVIOURS:
+        threading.Thread(target=obey, daemon=True).start()
     print(server.server_address[1], flush=True)
     server.serve_forever(poll_interval=0.05)
 
