@@ -176,6 +176,7 @@ class Daemon:
             bus=bus,
             recorder=self._audit,
             governance=self._governance,
+            masker=masker,
         )
         self._gate.configure(config)
         self._clients = ClientFactory(

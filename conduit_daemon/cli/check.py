@@ -41,7 +41,7 @@ def check(config: Path | None = None, *, json: bool = False) -> int:
     else:
         _print(loaded, passed(loaded.config, failed))
         for each in failed:
-            output.print_text(each.message)
+            output.print_text(loaded.shown(each.message))
     return FAILED if failed else DONE
 
 
@@ -49,13 +49,13 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
     policy = loaded.config.policy
     return {
         "file": None if loaded.path is None else str(loaded.path),
-        "warnings": loaded.warnings,
+        "warnings": [loaded.shown(warning) for warning in loaded.warnings],
         "servers": {
             name: {
                 "transport": server.kind,
                 "enabled": server.enabled,
                 "start": server.start,
-                "target": _target(server),
+                "target": loaded.shown(_target(server)),
             }
             for name, server in loaded.config.servers.items()
         },
@@ -66,7 +66,7 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
 def _print(loaded: Loaded, tested: str) -> None:
     output.print_text(f"{loaded.path or 'The default configuration'} can be used.")
     rows = [
-        (name, server.kind, server.start if server.enabled else "disabled", _target(server))
+        (name, server.kind, server.start if server.enabled else "disabled", loaded.shown(_target(server)))
         for name, server in loaded.config.servers.items()
     ]
     if rows:
@@ -76,7 +76,7 @@ def _print(loaded: Loaded, tested: str) -> None:
     rules = output.amount(len(policy.rules), "rule")
     output.print_text(f"\nPolicy: {rules}; a call that none matches: {policy.default}; {tested}.")
     for warning in loaded.warnings:
-        output.print_text(f"warning: {warning}")
+        output.print_text(f"warning: {loaded.shown(warning)}")
 
 
 def _target(server: ServerConfig) -> str:

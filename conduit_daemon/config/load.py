@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 import msgspec
 
@@ -43,6 +43,12 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     path: Path | None = None
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+
+    def shown(self, text: str) -> str:
+        """`text` for people, with its secrets masked."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "[masked]")
+        return text
 
 
 class LoadedServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +222,11 @@ def _decoder(servers: Mapping[str, Any], expander: Expander, report: Report) -> 
     return Decoder(report, text, expander.absolute, CHECKS, UNSUPPORTED, skip)
 
 
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
 def _mask_written(value: str, path: KeyPath, expander: Expander) -> None:
     """Masks secrets that stand in the file itself, by where they stand."""
     if path[0] != "servers" or len(path) < 3:
@@ -223,9 +234,10 @@ def _mask_written(value: str, path: KeyPath, expander: Expander) -> None:
     key = path[-1]
     if key == "url":
         parts = urlsplit(value) if value.isprintable() and "[" not in value else urlsplit("")
-        for name, part in [("password", parts.password or ""), *parse_qsl(parts.query)]:
-            if speaks_of_secret(name):
-                expander.mask(part)
+        for name, written in [("password", parts.password or ""), *(_pair(pair) for pair in parts.query.split("&"))]:
+            if speaks_of_secret(unquote_plus(name)):
+                for part in (written, unquote(written), unquote_plus(written)):  # as it is sent, and as it is meant
+                    expander.mask(part)
     elif key == "client_secret" or (path[2] in {"env", "headers"} and isinstance(key, str) and speaks_of_secret(key)):
         expander.mask(value)
         if isinstance(key, str) and key.lower().endswith("authorization"):

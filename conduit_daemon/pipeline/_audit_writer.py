@@ -142,8 +142,8 @@ class AuditWriter:
             # No JSON value has come this way unless through a hook; the call itself is worth a row in any case.
             digest, length, kept = "", 0, None
         return (
-            when, _text(call), _text(principal), _text(server), _text(tool), digest, kept, _text(rule), decision,
-            _text(approver), kind, outcome, duration, length, size,
+            when, _text(call), _text(principal), _text(server), _text(self._masker.mask(tool)), digest, kept,
+            _text(rule), decision, _text(approver), kind, outcome, duration, length, size,
         )  # fmt: skip
 
     def _kept(self, arguments: Any, length: int) -> str:

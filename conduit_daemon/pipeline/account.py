@@ -126,6 +126,8 @@ def account(outcome: Outcome, context: Context, approver: str | None) -> None:
         gate.recorder.record(outcome, approver=approver)
     more: dict[str, Any] = {}
     if error is not None:
+        error.data["call"] = call.id
+        error.mask(gate.masker.mask)  # a rule's reason, a hook's or a person's words may hold one
         more["reason"] = error.message
     if approver is not None:
         more["approver"] = approver

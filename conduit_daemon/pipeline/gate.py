@@ -23,6 +23,7 @@ from conduit_daemon.pipeline.policy import Policy
 from conduit_daemon.pipeline.validate import Validators
 from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import EventBus
+from conduit_daemon.telemetry.masking import Masker
 from conduit_daemon.telemetry.tracing import Tracer
 
 __all__ = ["Context", "Gate", "InFlight", "Phase", "Recorder"]
@@ -73,6 +74,7 @@ class Gate:
         governance: Approvals, pins, rates, hooks and named conversations.
         bus: Where events go.
         recorder: The audit; None where it is off.
+        masker: Takes secrets out of what is said of a call that failed; results are data and are passed as they are.
         tracer: Makes a span of each call; None where nobody wants any.
         validators: The tools' schemas, compiled.
         aside: Where what is computed over many tools stops nobody.
@@ -98,12 +100,14 @@ class Gate:
         bus: EventBus,
         recorder: Recorder | None = None,
         governance: Governance | None = None,
+        masker: Masker | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.policy = policy
         self.ports = ports
         self.bus = bus
         self.recorder = recorder
+        self.masker = Masker() if masker is None else masker
         self.tracer: Tracer | None = None
         self.governance = governance or Governance(None, bus)
         self.deadlines = self.governance.deadlines

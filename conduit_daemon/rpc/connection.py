@@ -287,7 +287,7 @@ class Connection:
             self.send(protocol.error_answer(request_id, error.code, str(error), error.data))
             return
         except ClientError as error:
-            self.send(protocol.failure(request_id, error))
+            self.send(self._failure(request_id, error))
             return
         if handler is not None:
             task = _Task()
@@ -303,7 +303,7 @@ class Connection:
                 self.settle(request_id, protocol.error_answer(request_id, error.code, str(error), error.data))
                 return
             except ClientError as error:
-                self.settle(request_id, protocol.failure(request_id, error))
+                self.settle(request_id, self._failure(request_id, error))
                 return
             except Exception as error:  # noqa: BLE001 - a defect of one method must not end the others' requests
                 self._bus.emit("internal.error", level="error", message=f"{request.method} failed.", error=repr(error))
@@ -311,6 +311,10 @@ class Connection:
                 self.settle(request_id, protocol.failure(request_id, failed))
                 return
             self.settle(request_id, protocol.answer(request_id, result))
+
+    def _failure(self, request_id: RequestId, error: ClientError) -> bytes:
+        error.mask(self.context.gate.masker.mask)
+        return protocol.failure(request_id, error)
 
     def _cancel(self, request: Request) -> None:
         try:

@@ -92,7 +92,8 @@ class GovernanceMethods:
                 told["decision"] = "deny" if answer is None else answer.decision
                 told["reason"] = "nobody decided in time" if answer is None else answer.reason
                 told["approver"] = None if answer is None else answer.approver
-            connection.notify("conduit/approval", {key: value for key, value in told.items() if value is not None})
+            shown = {key: value for key, value in told.items() if value is not None}
+            connection.notify("conduit/approval", self._gate.masker.mask_value(shown))
 
         stop = self._approvals.watch(tell)
         connection.stream(request.number)

@@ -77,7 +77,7 @@ class Meter:
             NoProcess: The supervision tree does not run.
         """
         gate = self._gate
-        return self._metrics.render(
+        text = self._metrics.render(
             Readings(
                 version=self._version,
                 in_flight=len(gate.flights),
@@ -86,6 +86,8 @@ class Meter:
                 mailboxes=dict(_mailboxes(await describe(self._root))),
             )
         )
+        masker = gate.masker  # tools are labels, and are named by others
+        return masker.mask(text.decode()).encode() if masker.occurs_in(text) else text
 
 
 def _server(gate: Gate, port: Port) -> ServerReading:

@@ -201,3 +201,17 @@ def start_for_all() -> Iterator[Callable[..., Daemon]]:
 @pytest.fixture
 def fake_server() -> Callable[..., str]:
     return fake
+
+
+@pytest.fixture
+def rpc_to() -> Iterator[Callable[[Path], Rpc]]:
+    """Connects to a socket; the connections are closed with the test."""
+    connections: list[Rpc] = []
+
+    def connect(path: Path) -> Rpc:
+        connections.append(Rpc(path))
+        return connections[-1]
+
+    yield connect
+    for connection in connections:
+        connection.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
 from conduit_daemon.config import Config
 from conduit_daemon.errors import ClientError
@@ -15,11 +15,16 @@ from conduit_daemon.rpc.mcp import McpMethods
 from conduit_daemon.rpc.methods.calls import CallMethods
 from conduit_daemon.rpc.methods.daemon import DaemonMethods, SetLevel
 from conduit_daemon.rpc.methods.events import EventMethods
+from conduit_daemon.rpc.methods.masked import masked
 from conduit_daemon.rpc.methods.servers import ServerEdits, ServerMethods
 from conduit_daemon.rpc.methods.tools import ToolMethods
 from conduit_daemon.rpc.protocol import Refused, Request
 
 __all__ = ["Methods"]
+
+_MASKED_BEFORE: Final = frozenset(
+    {"conduit/audit"}
+)  # as its rows are written; ten thousand of them are a lot to search
 
 
 @final
@@ -64,6 +69,9 @@ class Methods:
             **servers.handlers,
         }
         self._control: dict[str, Handler] = {**servers.control_handlers, **daemon.control_handlers, **(more or {})}
+        for methods, name in [(self._handlers, "conduit/status"), *((self._control, name) for name in self._control)]:
+            if name not in _MASKED_BEFORE:
+                methods[name] = masked(methods[name], gate.masker)
 
     def start(self, connection: Connection, request: Request) -> Handler | None:
         """Starts a request at once, or returns what is to run as a task.
