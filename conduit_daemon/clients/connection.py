@@ -120,7 +120,12 @@ class Connection:
         request_id = self.wire.mint_id()
         params = params_of(method, tool, arguments)
         if meta or self._meta or on_progress is not None:
-            own = {key: value for key, value in meta.items() if not key.startswith(_RESERVED_META)}
+            # The token is this connection's own: under another's, its caller would hear of that one's progress.
+            own = {
+                key: value
+                for key, value in meta.items()
+                if not key.startswith(_RESERVED_META) and key != "progressToken"
+            }
             if LOG_LEVEL_KEY in meta:
                 own[LOG_LEVEL_KEY] = meta[LOG_LEVEL_KEY]
             own.update(self._meta)

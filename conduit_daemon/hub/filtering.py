@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from conduit_daemon.config import ToolFilter, matcher
+from conduit_daemon.config import ToolFilter
+from conduit_daemon.hub.readings import matches_possibly, matches_surely
 from conduit_daemon.model import Tool
 
 __all__ = ["filter_of", "filtered"]
@@ -14,7 +15,7 @@ __all__ = ["filter_of", "filtered"]
 
 def filter_of(rules: ToolFilter) -> Callable[[str], bool]:
     """Whether the rules let a name through."""
-    allowed, denied = matcher(rules.allow), matcher(rules.deny)
+    allowed, denied = matches_surely(rules.allow), matches_possibly(rules.deny)
     return lambda name: allowed(name) and not denied(name)
 
 

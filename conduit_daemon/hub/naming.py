@@ -28,6 +28,7 @@ _SERVER_ID = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]")
 _KEPT_OF_LONG = 55
+_OF_OTHERS: Final = ("resource:", "prompt:")
 
 
 def check_server_id(server_id: str) -> None:
@@ -108,6 +109,10 @@ def build(
             exposed = exposed_name(server_id, name, namespace=namespace, prefix=prefix)
             if exposed is None and isinstance(given, Tool | Mapping) and _has_name(given):
                 dropped[place] = Dropped("", ((server_id, ""),), "invalid_name")
+                continue
+            if name.startswith(_OF_OTHERS):
+                reason = "malformed: its name begins as those of resources and prompts do in rules"
+                dropped[place] = Dropped(exposed or "", ((server_id, name),), reason)
                 continue
             try:
                 tool = given if isinstance(given, Tool) else Tool.from_wire(given)

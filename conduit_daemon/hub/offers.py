@@ -30,6 +30,10 @@ Allowed = Callable[[str, str], bool]
 """Whether the configuration lets (server, name) through."""
 
 
+def _everything(server: str, name: str) -> bool:
+    return True
+
+
 class Offer(msgspec.Struct, frozen=True):
     """One resource, template or prompt.
 
@@ -54,12 +58,16 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         templates: As `resources`.
         prompts: As `resources`.
         dropped: What is not offered, and why.
+        hidden: The names, as `resolve` takes them, of what the configuration hides.
+        allowed: The configuration's filter, which holds for each URI that a template makes.
     """
 
     resources: tuple[Offer, ...] = ()
     templates: tuple[Offer, ...] = ()
     prompts: tuple[Offer, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    hidden: frozenset[str] = frozenset()
+    allowed: Allowed = _everything
 
     def resolve(self, name: str) -> Offer | None:
         """What ``resource:URI`` or ``prompt:EXPOSED`` means; a URI may also be one that a template makes.
@@ -71,7 +79,9 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = self._by_key.get((kind, key))
         if found is not None or kind != "resource":
             return found
-        makers = [offer for offer in self.templates if matches(offer.key, key)]
+        makers = [
+            offer for offer in self.templates if matches(offer.key, key) and self.allowed(offer.entry.server_id, name)
+        ]
         servers = sorted({offer.entry.server_id for offer in makers})
         if len(servers) > 1:
             raise ClientError(
@@ -82,6 +92,11 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         tool = Tool(name=name, annotations=_READING)
         entry = Entry(name, servers[0], tool, definition_digest(tool))
         return Offer(key, {"uri": key}, entry, makers[0].completes)
+
+    def is_filtered(self, name: str) -> bool:
+        """Whether ``resource:URI`` or ``prompt:EXPOSED``, which does not resolve, would if nothing were hidden."""
+        kind, _, key = name.partition(":")
+        return name in self.hidden or (kind == "resource" and any(matches(offer.key, key) for offer in self.templates))
 
     @property
     def _by_key(self) -> dict[tuple[str, str], Offer]:
@@ -101,6 +116,7 @@ def build_offers(servers: Iterable[tuple[str, Offerings]], allowed: Allowed) -> 
         allowed: The configuration's filter, over ``prompt:NAME`` and ``resource:URI``.
     """
     dropped: list[Dropped] = []
+    hidden: set[str] = set()
     by_list: dict[str, list[Offer]] = {"resources": [], "templates": [], "prompts": []}
     for server, offerings in servers:
         for name, kind, member in (
@@ -115,7 +131,10 @@ def build_offers(servers: Iterable[tuple[str, Offerings]], allowed: Allowed) -> 
                     dropped.append(Dropped("", ((server, pipeline_name),), "invalid_name"))
                 elif allowed(server, pipeline_name):
                     by_list[name].append(offer)
-    return Offers(**{name: _distinct(offers, dropped) for name, offers in by_list.items()}, dropped=tuple(dropped))
+                else:
+                    hidden.add(f"{kind}:{offer.key}")
+    lists = {name: _distinct(offers, dropped) for name, offers in by_list.items()}
+    return Offers(**lists, dropped=tuple(dropped), hidden=frozenset(hidden), allowed=allowed)
 
 
 def _offer(server: str, wire: dict[str, Any], member: str, pipeline_name: str, completes: bool) -> Offer | None:

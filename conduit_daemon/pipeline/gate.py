@@ -111,7 +111,7 @@ class Gate:
         self.tracer: Tracer | None = None
         self.governance = governance or Governance(None, bus)
         self.deadlines = self.governance.deadlines
-        self.validators = Validators()
+        self.validators = Validators(on_unusable=self._unchecked)
         self.aside = Aside()
         self.slots = Slots(limits.max_in_flight)
         self.server_slots: dict[str, Slots] = {}
@@ -133,6 +133,10 @@ class Gate:
     def new_call_id(self) -> str:
         """An id for a call, unique also across restarts of the daemon."""
         return f"{self._run}-{next(self._count):x}"
+
+    def _unchecked(self, entry: Entry, reason: str) -> None:
+        server, tool = entry.server_id, entry.tool.name
+        self.bus.emit("client.tool_unchecked", level="warning", server=server, tool=tool, reason=reason)
 
     def _updated(self, server: str, uri: str) -> None:
         if self.on_updated is not None:

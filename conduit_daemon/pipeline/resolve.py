@@ -45,16 +45,33 @@ def resolve(call: Call, gate: Gate) -> Entry:
         entry = toolset.resolve(call.name)
         if entry is not None:
             if (entry.server_id, entry.tool.name) not in catalogue.filtered and entry.server_id in gate.ports:
-                return entry
+                return _as_it_is_now(entry, catalogue)
             raise _unknown(call.name, (), filtered=True)
     raise unknown_tool(call.name, catalogue)
+
+
+def _as_it_is_now(entry: Entry, catalogue: Catalogue) -> Entry:
+    """The tool of an older listing, under the name it had there, as its server defines it today.
+
+    Pins, approvals and annotations are about what would run, not about what was offered once.
+    """
+    known = catalogue.known
+    exposed = known.exposed_name(entry.server_id, entry.tool.name)
+    now = entry if exposed is None else known.resolve(exposed)
+    if now is None or now.digest == entry.digest:
+        return entry
+    return Entry(entry.exposed, entry.server_id, now.tool, now.digest)
 
 
 def _resolve_offer(call: Call, catalogue: Catalogue) -> Entry:
     offer = catalogue.offers.resolve(call.name) if len(call.name) <= _LONGEST_URI else None
     if offer is None:
         kind, _, key = call.name.partition(":")
-        raise ClientError("unknown_tool", f"There is no {kind} {key[:200]!r}; use one from the list of {kind}s.")
+        raise ClientError(
+            "unknown_tool",
+            f"There is no {kind} {key[:200]!r}; use one from the list of {kind}s.",
+            data={"filtered": len(call.name) <= _LONGEST_URI and catalogue.offers.is_filtered(call.name)},
+        )
     if call.method == "completion/complete" and not offer.completes:
         server = offer.entry.server_id
         raise ClientError("invalid_params", f"Server {server} completes no arguments.", server, offer.entry.tool.name)

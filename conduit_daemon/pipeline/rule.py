@@ -10,6 +10,7 @@ import msgspec
 from conduit_daemon.config.condition import compile_condition
 from conduit_daemon.config.globs import matcher
 from conduit_daemon.config.model import UNTRUSTED, PolicyRule
+from conduit_daemon.hub.readings import matches_possibly, matches_surely
 from conduit_daemon.pipeline.nesting import MAX_DEPTH, too_deep
 
 __all__ = ["Facts", "Rule"]
@@ -66,7 +67,7 @@ class Rule:
         self.condition = config.when
         self._config = config
         self._server = matcher(config.servers)
-        self._tool = matcher(config.tools)
+        self._tool = (matches_surely if config.effect == "allow" else matches_possibly)(config.tools)
         self._principal = matcher(config.principals)
         tainted_by = config.tainted_by
         self._taint = None if tainted_by is None else matcher(glob for glob in tainted_by if glob != UNTRUSTED)

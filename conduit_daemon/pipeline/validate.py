@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import jsonschema_rs
@@ -16,6 +17,7 @@ __all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "too
 
 _LARGEST_UNFOLDED: Final = 20_000
 _REMEMBERED: Final = 2_000
+_TOLD: Final = 20_000
 _LONGEST_PATTERNS: Final = 64 * 1024
 _LARGEST_COMPILED: Final = 16 << 20
 """Bytes of all compiled patterns of one schema, of which a few characters may make megabytes and take 50 ms each."""
@@ -66,15 +68,38 @@ class ArgumentValidator:
 
 @final
 class Validators:
-    """Keeps the validators of the tools in use, so that each schema is compiled once."""
+    """Keeps the validators of the tools in use, so that each schema is compiled once.
 
-    def __init__(self, remembered: int = _REMEMBERED) -> None:
+    Args:
+        remembered: How many are kept.
+        on_unusable: Told once of each definition of a tool whose arguments cannot be checked, and why.
+    """
+
+    def __init__(self, remembered: int = _REMEMBERED, on_unusable: Callable[[Entry, str], None] | None = None) -> None:
         self._remembered = remembered
+        self._on_unusable = on_unusable
+        self._told: set[tuple[str, str]] = set()
         self._by_schema: dict[int, tuple[dict[str, Any], ArgumentValidator]] = {}
 
     def validator_for(self, tool: Tool) -> ArgumentValidator:
         """The validator of the tool's own schema."""
         return self.for_schema(tool.input_schema)
+
+    def problems(self, entry: Entry, arguments: Any) -> tuple[Problem, ...]:
+        """Where `arguments`, which are not nested too deeply, do not fit a tool's schema; empty where they do."""
+        validator = self.validator_for(entry.tool)
+        if validator.invalid_schema is not None:
+            self._tell(entry, validator.invalid_schema)
+        return validator.problems(arguments)
+
+    def _tell(self, entry: Entry, reason: str) -> None:
+        definition = (entry.server_id, entry.digest)
+        if self._on_unusable is None or definition in self._told:
+            return
+        if len(self._told) >= _TOLD:
+            self._told.clear()
+        self._told.add(definition)
+        self._on_unusable(entry, reason)
 
     def for_schema(self, schema: dict[str, Any]) -> ArgumentValidator:
         """The validator of a schema."""
@@ -100,7 +125,7 @@ def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validat
     """
     if too_deep(arguments):
         raise _unfit(entry, (Problem("", f"are nested deeper than {MAX_DEPTH} levels"),))
-    problems = validators.validator_for(entry.tool).problems(arguments)
+    problems = validators.problems(entry, arguments)
     if problems:
         raise _unfit(entry, problems)
 

@@ -147,6 +147,18 @@ async def test_a_server_of_the_newer_era_is_called_with_its_context_and_answers_
         assert not is_error
 
 
+async def test_no_caller_has_its_progress_told_to_another() -> None:
+    async with connected() as server:
+        heard: list[Any] = []
+        sleeping, _, slept = server.begin("sleep", {"seconds": 5}, on_progress=heard.append)
+        for token in range(12):  # ids are counted from the first request on
+            await server.call("tick", {"times": 1}, meta={"progressToken": token})
+        assert not slept.is_set()
+        sleeping.cancel(ClientError("cancelled", "Enough."))
+        await slept.wait()
+        assert heard == []
+
+
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
 async def test_a_signal_ends_the_call_with_its_name_and_the_last_words(how: str) -> None:
     async with connected() as server:

@@ -154,3 +154,11 @@ def test_a_thousand_tools_are_built_in_under_50_ms() -> None:
         taken.append(time.process_time() - started)
     assert len(toolset) == 1000
     assert min(taken) < 0.05
+
+
+@pytest.mark.parametrize("name", ["resource:file:///srv/a", "prompt:greet"])
+def test_no_tool_passes_for_a_resource_or_a_prompt_in_rules(name: str) -> None:
+    toolset, dropped = build([("s", [wire(name), wire("a_resource:b")])])
+    assert [entry.tool.name for entry in toolset] == ["a_resource:b"]
+    assert dropped[0].members == (("s", name),)
+    assert "resources and prompts" in dropped[0].reason

@@ -2,10 +2,12 @@
 
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from conduit_daemon.config import Config, PolicyConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.model import Tool
@@ -359,3 +361,24 @@ def test_patterns_that_people_write_are_checked() -> None:
         validator = ArgumentValidator(schema)
         assert validator.invalid_schema is None
         assert validator.problems(dict.fromkeys(schema["properties"], "!"))
+
+
+async def test_a_tool_whose_arguments_cannot_be_checked_is_told_of_once(pipeline: Callable[..., Any]) -> None:
+    odd = Tool(name="send", input_schema={"type": "objekt"})
+    made = pipeline(Config(policy=PolicyConfig(default="allow")), [odd, Tool(name="list")])
+
+    def told() -> list[tuple[Any, ...]]:
+        events = [event for event in made.events if event.type == "client.tool_unchecked"]
+        return [(event.level, event.server, event.tool, event.fields["reason"]) for event in events]
+
+    for _ in range(3):
+        assert (await made.run("s__send", arguments={"any": "thing"})).kind == "ok"
+        assert (await made.run("s__list")).kind == "ok"
+    assert [one[:3] for one in told()] == [("warning", "s", "send")]
+    assert "The schema is invalid" in told()[0][3]
+    made.offer(Tool(name="send", input_schema={"type": "objekt"}))  # listed again, and the same
+    await made.run("s__send")
+    assert len(told()) == 1
+    made.offer(Tool(name="send", input_schema={"$ref": "https://example.com/schema.json"}))
+    await made.run("s__send")
+    assert "never fetched" in told()[1][3]

@@ -9,6 +9,7 @@ import msgspec
 
 from conduit_daemon.config import Config, ToolsetConfig, matcher
 from conduit_daemon.errors import ClientError
+from conduit_daemon.hub.readings import matches_surely
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.pipeline.resolve import unknown_tool
@@ -21,7 +22,7 @@ __all__ = ["check", "named_toolset", "selector"]
 @lru_cache(maxsize=64)
 def selector(named: ToolsetConfig) -> Callable[[Entry], bool]:
     """Whether a toolset selects an entry."""
-    servers, tools = matcher(named.servers), matcher(named.tools)
+    servers, tools = matcher(named.servers), matches_surely(named.tools)
     return lambda entry: servers(entry.server_id) and tools(entry.tool.name)
 
 

@@ -1,0 +1,143 @@
+"""The URI of a resource that a template makes is its caller's own text: no way of writing it passes a glob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conduit_daemon.clients.offerings import Offerings
+from conduit_daemon.config import ToolFilter
+from conduit_daemon.hub.filtering import filter_of
+from conduit_daemon.hub.offers import Offers, build_offers
+from conduit_daemon.hub.readings import matches_possibly, matches_surely
+
+CLOSED = matches_possibly(["resource:file:///etc/*", "resource:day://secret", "resource:file:///srv/Caf\u00e9 b*"])
+OPEN = matches_surely(["resource:file:///srv/*", "resource:day://ok/*", "resource:file:///my%20docs/*"])
+
+SPELLINGS = [
+    "file:///etc/passwd",
+    "file:///%65tc/passwd",
+    "file:///%2565tc/passwd",
+    "file:///srv/../etc/passwd",
+    "file:///srv/%2e%2E/etc/passwd",
+    "file:///srv%2f..%2Fetc/passwd",
+    "file:///srv/..\\etc\\passwd",
+    "file:///srv/./..//etc/./passwd",
+    "file:////etc/passwd",
+    "file:/etc/passwd",
+    "file://localhost/etc/passwd",
+    "file:///srv/x?/../../etc/passwd",
+    "file:///srv/x%3F/../../etc/passwd",
+    "FILE:///ETC/passwd",
+    "file:///\uff45\uff54\uff43/passwd",
+    "day://secret?x=1",
+    "day://secret#top",
+    "day://secret/",
+    "day:///secret",
+    "day://x/../secret",
+    "day://%73ecret",
+    "file:///srv/cafe\u0301%20b/x",
+]
+
+
+@pytest.mark.parametrize("uri", SPELLINGS)
+def test_what_is_closed_is_closed_however_it_is_spelt(uri: str) -> None:
+    assert CLOSED(f"resource:{uri}")
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///srv/etc", "file:///etcetera", "day://secretary", "day://ok", "file:///srv/..etc", "x:/etc/passwd"]
+)
+def test_what_is_not_closed_is_not(uri: str) -> None:
+    assert not CLOSED(f"resource:{uri}")
+
+
+@pytest.mark.parametrize("uri", ["file:///srv/a", "file:///srv/a%20b/c?d=e", "file:///my%20docs/a", "day://ok/"])
+def test_what_is_open_is_open(uri: str) -> None:
+    assert OPEN(f"resource:{uri}")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///srv/../etc/passwd",
+        "file:///srv/%2e%2e/etc/passwd",
+        "file:///srv/%252e%252e/etc/passwd",
+        "file:///srv/x%2F..%2F..%2Fetc/passwd",
+        "file:///srv/..\\..\\etc",
+        "file:///srv/x?/../../etc/passwd",
+        "file:///srv/x%3F/../../../etc/passwd",
+        "day://ok/../secret",
+        "file:////srv/../etc",
+        "FILE:///srv/a",
+    ],
+)
+def test_nothing_opens_what_it_does_not_mean(uri: str) -> None:
+    assert not OPEN(f"resource:{uri}")
+
+
+def test_a_resource_that_is_named_whole_is_itself() -> None:
+    assert matches_surely(["resource:notes://a//b/.."])("resource:notes://a//b/..")
+
+
+def test_other_names_mean_what_they_say() -> None:
+    for matches in (matches_surely(["read_*", "a%20b"]), matches_possibly(["read_*", "a%20b"])):
+        assert matches("read_file")
+        assert matches("a%20b")
+        assert not matches("READ_file")
+        assert not matches("a b")
+        assert not matches("x/../read_file")
+
+
+@given(st.text("/.%2eEfF~a\\?#:\u0130\u00df\ud800", max_size=40))
+def test_any_text_is_read_and_what_is_surely_meant_is_possibly_meant(uri: str) -> None:
+    globs = ["resource:file:///a/*", "resource:*/e"]
+    name = f"resource:file:///{uri}"
+    assert matches_possibly(globs)(name) or not matches_surely(globs)(name)
+
+
+def test_the_longest_uri_is_read_in_no_time() -> None:
+    name = "resource:" + ("%25" * 2000) + "../" * 500
+    assert not matches_possibly(["resource:file:*"])(name)
+
+
+def offered(rules: ToolFilter) -> Offers:
+    offerings = Offerings(
+        resources=({"uri": "file:///srv/secret"}, {"uri": "file:///srv/open"}),
+        templates=({"uriTemplate": "file:///{+path}"},),
+        prompts=({"name": "greet"},),
+    )
+    passes = filter_of(rules)
+    return build_offers([("s", offerings)], lambda server, name: passes(name))
+
+
+def found(offers: Offers, name: str) -> Any:
+    offer = offers.resolve(name)
+    return None if offer is None else offer.entry.tool.name
+
+
+def test_a_filter_holds_for_what_a_template_makes() -> None:
+    offers = offered(ToolFilter(deny=("resource:file:///srv/secret", "resource:file:///etc/*", "prompt:greet")))
+    assert found(offers, "resource:file:///srv/open") == "resource:file:///srv/open"
+    assert found(offers, "resource:file:///srv/new") == "resource:file:///srv/new"
+    for name in (
+        "resource:file:///srv/secret",
+        "resource:file:///srv/./secret",
+        "resource:file:///etc/passwd",
+        "resource:file:///%65tc/passwd",
+        "prompt:s__greet",
+    ):
+        assert found(offers, name) is None
+        assert offers.is_filtered(name)
+    assert not offers.is_filtered("resource:day://x")
+    assert not offers.is_filtered("prompt:s__other")
+
+
+def test_what_a_filter_lets_through_is_what_all_readings_of_a_uri_are() -> None:
+    offers = offered(ToolFilter(allow=("resource:file:///{+path}", "resource:file:///srv/*")))
+    assert found(offers, "resource:file:///srv/new") == "resource:file:///srv/new"
+    assert found(offers, "resource:file:///srv/../etc/passwd") is None
+    assert found(offers, "resource:file:///etc/passwd") is None
