@@ -38,7 +38,7 @@ EVENTS: Final[dict[str, str]] = {
     "client.protocol": "A server broke the protocol, or what was negotiated with it is worth knowing.",
     "client.tools_changed": "A ready server's listing of tools has changed.",
     "client.tool_dropped": "A server's tool is not offered, and why.",
-    "client.tool_unchecked": "A tool's schema cannot be used, so its arguments are not checked; told once a definition.",
+    "client.tool_unchecked": "A tool's schema cannot be used, so its arguments go unchecked; told once a definition.",
     "client.tool_withheld": "The definition of a pinned tool has changed; it is withheld until it is accepted.",
     "hub.toolset_changed": "The tools that agents are offered have changed: what was added and removed.",
     "call.finished": "A call has ended, well or not: one such event for each call.",

@@ -348,7 +348,8 @@ def test_a_named_session_keeps_its_taint_over_reconnects_and_restarts_until_it_i
     assert send() == "denied"
     assert send("s2") is None
     assert send(None) is None
-    daemon.wait_until(lambda: '"s2"' in (daemon.folder / "state" / "taint.json").read_text())
+    kept = daemon.folder / "state" / "taint.json"
+    daemon.wait_until(lambda: kept.exists() and '"s2"' in kept.read_text())
     daemon.stop(signal.SIGKILL)
     daemon = restarted(daemon)
     daemon.wait_ready("web", "mail")
