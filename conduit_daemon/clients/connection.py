@@ -26,7 +26,8 @@ from conduit_daemon.clients.observer import Ended, Observer
 from conduit_daemon.clients.offerings import Offerings, list_offerings
 from conduit_daemon.clients.port import Listing, OnResult
 from conduit_daemon.clients.process import Warden
-from conduit_daemon.clients.session import Era, SdkDispatcher, import_sdk, negotiate, open_session
+from conduit_daemon.clients.sdk import import_sdk
+from conduit_daemon.clients.session import Era, SdkDispatcher, negotiate, open_session
 from conduit_daemon.clients.stdio import StdioTransport
 from conduit_daemon.clients.transport import CallHeaders, Loss, Settings, Transport, Unreachable
 from conduit_daemon.errors import ClientError

@@ -1,14 +1,12 @@
 """The seam to the SDK: its ClientSession on top of our dispatcher, and the negotiation of the protocol's era.
 
-Everything that touches the SDK's provisional `Dispatcher` surface (mcp 2.3) stands here. The SDK is imported
-when the first server is connected, in a thread, because it costs half a second and 40 MiB.
+Everything that touches the SDK's provisional `Dispatcher` surface (mcp 2.3) stands here. The SDK is imported when the
+first server is connected; `clients.sdk` says how.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 
@@ -18,17 +16,15 @@ import trio
 from conduit_daemon.clients.dispatcher import Dispatcher
 from conduit_daemon.clients.envelopes import UNDECODABLE
 from conduit_daemon.clients.host import ASKABLE, Asking, Declined, Host, Question
-from conduit_daemon.collector import large_data
 from conduit_daemon.errors import ClientError
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
-__all__ = ["Era", "Negotiated", "SdkDispatcher", "import_sdk", "negotiate", "open_session"]
+__all__ = ["Era", "Negotiated", "SdkDispatcher", "negotiate", "open_session"]
 
 Era = Literal["auto", "legacy", "modern"]
 
-_IMPORTING: Final[trio.lowlevel.RunVar[trio.Lock]] = trio.lowlevel.RunVar("conduit.importing_the_sdk")
 _PUMP: Final = 256
 _MAX_ASKED: Final = 16
 _BUSY: Final = -32000
@@ -53,24 +49,6 @@ class Negotiated(msgspec.Struct, frozen=True):
     meta: dict[str, Any]
     capabilities: frozenset[str]
     name: str | None
-
-
-async def import_sdk() -> None:
-    """Imports the SDK without stopping the loop for it."""
-    try:
-        turn = _IMPORTING.get()
-    except LookupError:
-        turn = trio.Lock()
-        _IMPORTING.set(turn)
-    async with turn:  # whoever came upon a module half imported would wait for the rest, and the loop with it
-        for module in ("mcp.client.session", "anyio._backends._trio"):  # the latter comes with anyio's first event
-            if module not in sys.modules:
-                await trio.to_thread.run_sync(_import, module)
-
-
-def _import(module: str) -> None:
-    with large_data():
-        importlib.import_module(module)
 
 
 @final

@@ -74,10 +74,11 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(fake: Any, connected:
     async with connected(fake().url(scheme="ws")) as server:
         running, got, done = server.begin("sleep", {"seconds": 30})
         await trio.sleep(0.1)
+        request_id = running.pending.request_id
         running.cancel(ClientError("cancelled", "never mind", outcome="outcome_unknown"))
         await done.wait()
         assert got[0].kind == "cancelled"
-        assert ["notifications/cancelled", running.pending.request_id] in json.loads(await server.text("received"))
+        assert ["notifications/cancelled", request_id] in json.loads(await server.text("received"))
 
 
 async def test_too_large_a_message_ends_the_socket_and_its_call_says_so(fake: Any, connected: Any) -> None:

@@ -161,7 +161,7 @@ def test_a_call_crosses_no_model_of_the_sdk() -> None:
 import sys, trio
 sys.path[:0] = sys.argv[1:]
 import test_hot_path as t
-from conduit_daemon.clients.session import import_sdk
+from conduit_daemon.clients.sdk import import_sdk
 
 async def main():
     async with t.hub() as (sock, gate, events):
