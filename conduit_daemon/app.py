@@ -42,6 +42,7 @@ from conduit_daemon.config import (
     ServerConfig,
     diff,
     load_server,
+    needs_restart,
     state_directory,
 )
 from conduit_daemon.errors import ClientError, DaemonError
@@ -74,6 +75,7 @@ from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.reports import report_to
 from conduit_daemon.service.signals import Signals, answer_signals, caught
 from conduit_daemon.service.tree import describe
+from conduit_daemon.service.watch import Watch
 from conduit_daemon.telemetry.events import EventBus
 from conduit_daemon.telemetry.logging import Log, open_logging
 from conduit_daemon.telemetry.masking import Masker
@@ -197,8 +199,17 @@ class Daemon:
             idle=self._gate.idle,
             on_change=_tell_hub,
         )
-        self._meter = Meter(self._gate, version=self._version, connections=self._connections)
-        self._reloader = Reloader(loaded.path, environ, self._apply, bus, self._notifier)
+        started, passed = config, frozenset(self._passed)
+        self._reloader = Reloader(
+            loaded,
+            environ,
+            apply=self._apply,
+            unapplied=lambda: needs_restart(started, self._config.current, environ, passed),
+            clean=masker.mask,
+            bus=bus,
+            notifier=self._notifier,
+        )
+        self._meter = Meter(self._gate, self._reloader, version=self._version, connections=self._connections)
 
     async def run(self) -> None:
         """Serves until asked to stop, then stops in order.
@@ -247,6 +258,7 @@ class Daemon:
             return
         self._bus.emit("daemon.stopping", reason=why, running=len(self._gate.flights))
         self._gate.stop()
+        self._reloader.close()
         self._stopping.set()
 
     def _children(self, listeners: list[Listener], signals: Signals) -> list[ChildSpec]:
@@ -258,6 +270,7 @@ class Daemon:
             version=self._version,
             stop=lambda: self.stop("conduit/shutdown"),
             set_level=self._log.set_level,
+            standing=self._reloader.standing,
             edits=ServerEdits(read=self._read_server, apply=self._change_servers),
             connections=self._connections,
             tree=lambda: describe("root"),
@@ -297,6 +310,7 @@ class Daemon:
                 ChildSpec(id="roster", start=lambda: self._roster.run, shutdown=_ROSTER_SHUTDOWN),
                 ChildSpec(id="instances", start=lambda: self._clients.instances.run, shutdown=_ROSTER_SHUTDOWN),
                 ChildSpec(id="reload", start=lambda: self._reloader.run),
+                ChildSpec(id="watch", start=lambda: Watch(self._config, self._reloader).run),
                 ChildSpec(id="clocks", start=lambda: self._clients.sleep.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
                 ChildSpec(id="signals", start=lambda: answer),
@@ -321,9 +335,9 @@ class Daemon:
     def _apply(self, loaded: Loaded) -> Diff:
         """Takes a configuration over: what governs calls at once, the servers by the roster."""
         old, new = self._config.current, loaded.config
+        self._masker.update("config", self._secrets | loaded.secrets)
         hooks = load_hooks(new.hooks, self._folder)
         policy = compile_policy(new.policy, frozenset(_trusted(new)))
-        self._masker.update("config", loaded.secrets)
         self._secrets = loaded.secrets
         self._governance.hooks = hooks
         self._policy.publish(policy)

@@ -13,7 +13,8 @@ kinds and codes are those of the RPC's table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -181,11 +182,13 @@ class ConfigError(ConduitError):
 
     Attributes:
         problems: Every mistake found, in the file's order.
+        sources: The files that were read for it, or looked for: a digest of each, None where it could not be read.
     """
 
-    def __init__(self, problems: tuple[ConfigProblem, ...]) -> None:
+    def __init__(self, problems: tuple[ConfigProblem, ...], sources: Mapping[Path, str | None] | None = None) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
+        self.sources: dict[Path, str | None] = dict(sources or {})
 
 
 class StrictSchemaError(ConduitError):

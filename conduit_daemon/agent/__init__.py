@@ -42,7 +42,10 @@ from conduit_daemon.agent._results import (
 )
 from conduit_daemon.agent._standing import (
     CallCounts,
+    ConfigMistake,
+    ConfigStatus,
     Explanation,
+    Rejection,
     Reloaded,
     RunningCall,
     RunningCalls,
@@ -69,6 +72,8 @@ __all__ = [
     "CallFailed",
     "CallResult",
     "Conduit",
+    "ConfigMistake",
+    "ConfigStatus",
     "Considered",
     "DaemonUnreachable",
     "Decision",
@@ -80,6 +85,7 @@ __all__ = [
     "Outcome",
     "PendingApprovals",
     "Progress",
+    "Rejection",
     "Reloaded",
     "RunningCall",
     "RunningCalls",

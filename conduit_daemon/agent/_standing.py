@@ -8,7 +8,10 @@ from conduit_daemon.agent._results import DroppedTools
 
 __all__ = [
     "CallCounts",
+    "ConfigMistake",
+    "ConfigStatus",
     "Explanation",
+    "Rejection",
     "Reloaded",
     "RunningCall",
     "RunningCalls",
@@ -82,6 +85,33 @@ class CallCounts(Standing, frozen=True):
     errors: int = 0
 
 
+class ConfigMistake(Standing, frozen=True):
+    """One thing that is wrong with a configuration: in which file, at which key (empty for all of it), and what."""
+
+    file: str = ""
+    key: str = ""
+    message: str = ""
+    suggestion: str | None = None
+
+
+class Rejection(Standing, frozen=True):
+    """A configuration that was read and cannot be used, so that the one from before is in force."""
+
+    time: float = 0.0
+    file: str = ""
+    problems: list[ConfigMistake] = []
+
+
+class ConfigStatus(Standing, frozen=True):
+    """The configuration in force; `needs_restart` names keys of its file that count only after a restart."""
+
+    file: str | None = None
+    loaded: float = 0.0
+    watch: bool = False
+    rejected: Rejection | None = None
+    needs_restart: list[str] = []
+
+
 class Status(Standing, frozen=True):
     """The daemon at a glance; `health` is ``ok``, ``degraded`` or ``failing``."""
 
@@ -89,6 +119,7 @@ class Status(Standing, frozen=True):
     pid: int = 0
     uptime: float = 0.0
     health: str = ""
+    config: ConfigStatus = ConfigStatus()
     servers: dict[str, ServerStatus] = {}
     calls: CallCounts = CallCounts()
     approvals: int = 0
@@ -143,9 +174,10 @@ class Explanation(Standing, frozen=True):
 
 
 class Reloaded(Standing, frozen=True):
-    """What a reload did to the servers."""
+    """What a reload did to the servers; `needs_restart` names keys that count only after a restart."""
 
     added: list[str] = []
     removed: list[str] = []
     changed: list[str] = []
     unchanged: list[str] = []
+    needs_restart: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from conduit_daemon.agent import RunningCall, ServerStatus, Status, TimelineEntry, TreeNode, requests
+from conduit_daemon.agent import ConfigStatus, RunningCall, ServerStatus, Status, TimelineEntry, TreeNode, requests
 from conduit_daemon.cli import output
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.exits import DONE
@@ -93,6 +93,7 @@ def print_status(found: Status) -> None:
     if found.approvals:
         parts.append(f"{output.amount(found.approvals, 'call')} waiting for approval")
     output.print_text(", ".join(parts))
+    _print_config(found.config)
     if not found.servers:
         output.print_text("No servers are configured.")
         return
@@ -100,6 +101,21 @@ def print_status(found: Status) -> None:
     rows = [_row(name, server) for name, server in found.servers.items()]
     columns = ("server", "state", "tools", "calls", "errors", "p50", "p99", "restarts", "notes")
     output.table(columns, rows, numbers=columns[2:8])
+
+
+def _print_config(config: ConfigStatus) -> None:
+    """Says what of the configuration's file is not in force."""
+    if config.rejected is not None:
+        output.print_text(
+            f"\nThe configuration as read at {output.clock(config.rejected.time)} cannot be used; the one from "
+            f"{output.clock(config.loaded)} is in force:"
+        )
+        for problem in config.rejected.problems:
+            where = f"{problem.file}: {problem.key}" if problem.key else problem.file
+            hint = f" (did you mean {problem.suggestion!r}?)" if problem.suggestion else ""
+            output.print_text(f"  {where}: {problem.message}{hint}")
+    if config.needs_restart:
+        output.print_text(f"\nNeeds a restart: {', '.join(config.needs_restart)}.")
 
 
 def print_tree(root: TreeNode) -> None:

@@ -101,6 +101,8 @@ def reload(*, json: bool = False, where: Where = HERE) -> int:
         if names
     ]
     output.print_text(f"Reloaded: {'; '.join(parts) or 'no server is affected'}.")
+    if changes.needs_restart:
+        output.print_text(f"Needs a restart: {', '.join(changes.needs_restart)}.")
     return DONE
 
 

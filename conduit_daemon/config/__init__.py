@@ -1,6 +1,6 @@
 """The configuration: its Structs, reading it from a file, and what a reload changes."""
 
-from conduit_daemon.config.diff import Diff, diff
+from conduit_daemon.config.diff import Diff, diff, needs_restart
 from conduit_daemon.config.globs import matcher
 from conduit_daemon.config.load import ImportedServers, Loaded, LoadedServer, import_servers, load, load_server, parse
 from conduit_daemon.config.model import (
@@ -27,12 +27,14 @@ from conduit_daemon.config.model import (
     TransportKind,
 )
 from conduit_daemon.config.places import agent_socket, config_candidates, control_socket, state_directory
+from conduit_daemon.config.standing import ConfigStanding, Rejected
 
 __all__ = [
     "AuditConfig",
     "AuthConfig",
     "BackoffConfig",
     "Config",
+    "ConfigStanding",
     "Diff",
     "Effect",
     "HooksConfig",
@@ -47,6 +49,7 @@ __all__ = [
     "PolicyRule",
     "PolicyTest",
     "RateConfig",
+    "Rejected",
     "RpcConfig",
     "ServerConfig",
     "ShapeConfig",
@@ -62,6 +65,7 @@ __all__ = [
     "load",
     "load_server",
     "matcher",
+    "needs_restart",
     "parse",
     "state_directory",
 ]

@@ -49,8 +49,6 @@ class Decoder:
         text: Resolves the references in a text; None where that failed and was reported.
         path: Makes a path absolute.
         checks: Called with each whole Struct of a type, to note what types cannot say.
-        unsupported: Keys (Struct type, field) that are refused unless at their default, and the capability missing.
-        skip: Whether what stands at a path is not going to be used, so that what it needs may be missing.
     """
 
     def __init__(
@@ -59,15 +57,11 @@ class Decoder:
         text: Callable[[str, KeyPath], str | None],
         path: Callable[[str], Path],
         checks: Mapping[type, Check],
-        unsupported: Mapping[tuple[type, str], str],
-        skip: Callable[[KeyPath], bool],
     ) -> None:
         self._report = report
         self._text = text
         self._path = path
         self._checks = checks
-        self._unsupported = unsupported
-        self._skip = skip
 
     def decode(self, raw: Any, kind: Any, path: KeyPath = ()) -> Any:
         """`raw` as a value of the type `kind`, or INVALID after at least one problem was reported."""
@@ -91,7 +85,7 @@ class Decoder:
     def _struct(self, raw: Any, kind: type[msgspec.Struct], path: KeyPath) -> Any:
         if not isinstance(raw, dict):
             return self._expected("a table", raw, path)
-        types, defaults, required = _fields(kind)
+        types, required = _fields(kind)
         values: dict[str, Any] = {}
         whole = True
         for name, value in raw.items():
@@ -101,7 +95,6 @@ class Decoder:
                 self._report.problem(here, f"unknown key; expected one of {_listed(types)}", nearest(name, types))
                 continue
             values[name] = self.decode(value, types[name], here)
-            self._refuse_unsupported(kind, name, values[name], defaults.get(name), here)
         for name in required:
             if name not in raw:
                 whole = False
@@ -113,12 +106,6 @@ class Decoder:
         if check is not None:
             check(decoded, path, self._report)
         return decoded
-
-    def _refuse_unsupported(self, kind: type, name: str, value: Any, default: Any, path: KeyPath) -> None:
-        capability = self._unsupported.get((kind, name))
-        if capability is None or value is INVALID or value == default or self._skip(path):
-            return
-        self._report.problem(path, f"{capability} is not supported by this version of conduit yet; leave this key out")
 
     def _table(self, raw: Any, kind: Any, path: KeyPath) -> Any:
         if not isinstance(raw, dict):
@@ -217,15 +204,9 @@ class Decoder:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
+def _fields(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[str, ...]]:
     types = get_type_hints(kind, include_extras=True)
-    fields = msgspec.structs.fields(kind)
-    defaults = {
-        field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-        for field in fields
-        if not field.required
-    }
-    return types, defaults, tuple(field.name for field in fields if field.required)
+    return types, tuple(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
 def _parse_form(form: str, text: str) -> int | None:

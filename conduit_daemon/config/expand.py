@@ -14,6 +14,7 @@ from typing import Final
 
 from conduit_daemon.config.places import home
 from conduit_daemon.config.report import KeyPath, Report
+from conduit_daemon.config.sources import digest
 
 __all__ = ["Expander", "speaks_of_secret"]
 
@@ -144,13 +145,16 @@ class Expander:
                 self._report.problem(path, f"{what} cannot be read, as said above")
             return value
         value = None
+        self._report.sources[file] = None
         try:
             if not file.is_file():
                 self._report.problem(path, f"{what} does not exist, or is no regular file")
             elif file.stat().st_size > _LARGEST_FILE:
                 self._report.problem(path, f"{what} is larger than 1 MiB")
             else:
-                value = file.read_text("utf-8").removesuffix("\n").removesuffix("\r")
+                data = file.read_bytes()
+                self._report.sources[file] = digest(data)
+                value = data.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
             self._report.problem(path, f"{what} is not UTF-8 text")
         except (OSError, ValueError) as error:

@@ -20,7 +20,7 @@ from conduit_daemon.config.foreign import parse_json, translate
 from conduit_daemon.config.model import Config, ServerConfig
 from conduit_daemon.config.places import config_candidates
 from conduit_daemon.config.report import KeyPath, Report
-from conduit_daemon.config.unsupported import UNSUPPORTED
+from conduit_daemon.config.sources import digest, read_source
 from conduit_daemon.errors import ConfigError, ConfigProblem
 
 __all__ = ["ImportedServers", "Loaded", "LoadedServer", "import_servers", "load", "load_server", "parse"]
@@ -37,12 +37,14 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
         path: The file, absolute; None where there is none and everything is at its default.
         warnings: What is probably not what was meant, one sentence each.
         secrets: Values to be masked wherever people look, each at least 8 characters long.
+        sources: The files that it was made of, `path` and those that are referred to, with a digest of each.
     """
 
     config: Config
     path: Path | None = None
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    sources: dict[Path, str | None] = {}
 
     def shown(self, text: str) -> str:
         """`text` for people, with its secrets masked."""
@@ -103,6 +105,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str]) -> Loaded:
     """
     report = Report(str(path))
     path = path.absolute()
+    report.sources[path] = digest(data)
     document = _document(data, path, report)
     report.finish()
     expander = Expander(environ, path.parent, report)
@@ -115,7 +118,13 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str]) -> Loaded:
     report.finish()
     check_between(config, report)
     report.finish()
-    return Loaded(config=config, path=path, warnings=tuple(report.warnings), secrets=frozenset(expander.secrets))
+    return Loaded(
+        config=config,
+        path=path,
+        warnings=tuple(report.warnings),
+        secrets=frozenset(expander.secrets),
+        sources=report.sources,
+    )
 
 
 def load_server(
@@ -159,8 +168,7 @@ def _exists(path: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = read_source(path, _LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is impossible"
         raise _unreadable(path, f"cannot be read: {reason}") from None
@@ -170,7 +178,7 @@ def _read(path: Path) -> bytes:
 
 
 def _unreadable(path: Path, message: str) -> ConfigError:
-    return ConfigError((ConfigProblem(file=str(path), key="", message=message),))
+    return ConfigError((ConfigProblem(file=str(path), key="", message=message),), {path.absolute(): None})
 
 
 def _document(data: bytes, path: Path, report: Report) -> Any:
@@ -207,19 +215,17 @@ def _toml_message(message: str, text: str) -> str:
 def _decoder(servers: Mapping[str, Any], expander: Expander, report: Report) -> Decoder:
     disabled = {name for name, table in servers.items() if isinstance(table, dict) and table.get("enabled") is False}
 
-    def skip(path: KeyPath) -> bool:
-        return path[0] == "servers" and len(path) > 2 and path[1] in disabled
-
     def text(raw: str, path: KeyPath) -> str | None:
         # Expressions, names and words for a model are not for references: `${` there is the author's own.
-        if path[0] == "policy" or (path[0] == "servers" and path[2:3] == ("tools",)) or skip(path):
+        in_server = path[0] == "servers" and len(path) > 2
+        if path[0] == "policy" or (in_server and (path[2] == "tools" or path[1] in disabled)):
             return raw
         value = expander.expand(raw, path)
         if value is not None:
             _mask_written(value, path, expander)
         return value
 
-    return Decoder(report, text, expander.absolute, CHECKS, UNSUPPORTED, skip)
+    return Decoder(report, text, expander.absolute, CHECKS)
 
 
 def _pair(text: str) -> tuple[str, str]:

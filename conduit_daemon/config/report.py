@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from conduit_daemon.errors import ConfigError, ConfigProblem
@@ -52,6 +53,7 @@ class Report:
         warnings: What is probably not what was meant, one sentence each.
         renamed: Paths that stand elsewhere in the file than in the model, by the model's
             (a server of another host's JSON file).
+        sources: A digest of each file that was read, None of one that could not be.
     """
 
     def __init__(self, file: str) -> None:
@@ -59,6 +61,7 @@ class Report:
         self.problems: list[ConfigProblem] = []
         self.warnings: list[str] = []
         self.renamed: dict[KeyPath, KeyPath] = {}
+        self.sources: dict[Path, str | None] = {}
 
     def problem(self, path: KeyPath, message: str, suggestion: str | None = None) -> None:
         """Notes a mistake at `path`; `message` never holds a value, which may be a secret."""
@@ -78,7 +81,7 @@ class Report:
             ConfigError: There are problems.
         """
         if self.problems:
-            raise ConfigError(tuple(self.problems))
+            raise ConfigError(tuple(self.problems), self.sources)
 
     def _in_file(self, path: KeyPath) -> KeyPath:
         for length in range(len(path), 0, -1):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from conduit_daemon.config import Diff
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
 from conduit_daemon.rpc.params import NoParams
@@ -13,7 +13,7 @@ from conduit_daemon.rpc.protocol import Request
 __all__ = ["reload_method"]
 
 
-def reload_method(reload: Callable[[], Awaitable[Diff]]) -> Handler:
+def reload_method(reload: Callable[[], Awaitable[dict[str, Any]]]) -> Handler:
     """The method of the control socket that has the configuration read again."""
 
     async def handle(connection: Connection, request: Request) -> object:

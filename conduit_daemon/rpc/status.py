@@ -9,20 +9,23 @@ import msgspec
 import trio
 
 from conduit_daemon.clients.port import Port
-from conduit_daemon.config.model import Config
+from conduit_daemon.config import Config, ConfigStanding
 from conduit_daemon.errors import ClientError
 from conduit_daemon.pipeline.gate import Gate
 
 __all__ = ["health", "port_of", "server_status", "status"]
 
 
-def status(gate: Gate, config: Config, *, version: str, started_at: float, connections: int) -> dict[str, Any]:
+def status(
+    gate: Gate, config: Config, *, version: str, standing: ConfigStanding, started_at: float, connections: int
+) -> dict[str, Any]:
     """The result of ``conduit/status``.
 
     Args:
         gate: The pipeline's shared parts.
         config: The configuration in force.
         version: The daemon's version.
+        standing: How the configuration in force stands to its file.
         started_at: When it started, on trio's clock.
         connections: How many agents and administrators are connected.
     """
@@ -32,6 +35,7 @@ def status(gate: Gate, config: Config, *, version: str, started_at: float, conne
         "pid": os.getpid(),
         "uptime": round(trio.current_time() - started_at, 3),
         "health": health(gate, config),
+        "config": msgspec.to_builtins(standing),
         "servers": servers,
         "calls": {"in_flight": len(gate.flights), "total": gate.total, "errors": gate.errors},
         "approvals": len(gate.governance.approvals.pending),

@@ -11,6 +11,7 @@ import trio
 
 from conduit_daemon.clients.port import Port
 from conduit_daemon.pipeline.gate import Gate
+from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.tree import describe
 from conduit_daemon.service.watchdog import health_line
 from conduit_daemon.telemetry.endpoint import open_endpoint, serve_endpoint
@@ -26,13 +27,15 @@ class Meter:
 
     Args:
         gate: The pipeline's shared parts; what is counted are its bus's events.
+        reloader: Knows whether the configuration could be used when it was last read.
         version: The daemon's version.
         connections: The open connections to the sockets.
         root: The name of the supervision tree's root.
     """
 
-    def __init__(self, gate: Gate, *, version: str, connections: Sized, root: str = "root") -> None:
+    def __init__(self, gate: Gate, reloader: Reloader, *, version: str, connections: Sized, root: str = "root") -> None:
         self._gate = gate
+        self._reloader = reloader
         self._version = version
         self._connections = connections
         self._root = root
@@ -68,7 +71,8 @@ class Meter:
     def health(self) -> str:
         """The daemon's line of health, as a service manager shows it."""
         gate = self._gate
-        return health_line([port.standing.state for port in gate.ports.values()], len(gate.flights))
+        states = [port.standing.state for port in gate.ports.values()]
+        return health_line(states, len(gate.flights), rejected=self._reloader.rejected is not None)
 
     async def render(self) -> bytes:
         """All numbers as they are now, in Prometheus' text format. No message goes to the hub or to a client.

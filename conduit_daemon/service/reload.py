@@ -1,21 +1,28 @@
-"""Reading the configuration again: on SIGHUP and by command. A file that cannot be used changes nothing."""
+"""Reading the configuration again: on SIGHUP, by command, and where its file is watched.
+
+A file that cannot be used changes nothing; what is wrong with it is said, and stays in the status until it is right.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import msgspec
 import trio
 
-from conduit_daemon.config import Diff, Loaded, load
+from conduit_daemon.config import ConfigStanding, Diff, Loaded, Rejected, load
+from conduit_daemon.config.sources import digest
 from conduit_daemon.errors import ClientError, ConfigError, ConfigProblem, DaemonError
 from conduit_daemon.service.notify import Notifier
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Reloader"]
+
+_NOTHING: str = digest(b"")
 
 
 @final
@@ -23,36 +30,63 @@ class Reloader:
     """Reads the file that the daemon was started with, and applies it whole or not at all.
 
     Args:
-        path: The file; None where there was none, and the default places are looked through again.
+        loaded: What the daemon was started with. Where there was no file, the default places are looked through again.
         environ: Where default places and references are looked up.
         apply: Takes a usable configuration over and returns what changed.
+        unapplied: The keys of a configuration that take a restart.
+        clean: Masks what is secret in a text.
         bus: Where ``config.reloaded`` and ``config.rejected`` go.
         notifier: Told of the begin and the end.
 
     Attributes:
-        rejected: What is wrong with the file as it was last read; empty where it is in force.
+        rejected: The file as it was last read, where it cannot be used; None where it is in force.
+        sources: The files that were last read, with a digest of each; None of one that could not be read.
     """
 
     def __init__(
         self,
-        path: Path | None,
+        loaded: Loaded,
         environ: Mapping[str, str],
+        *,
         apply: Callable[[Loaded], Diff],
+        unapplied: Callable[[], tuple[str, ...]],
+        clean: Callable[[str], str],
         bus: EventBus,
         notifier: Notifier,
     ) -> None:
-        self.rejected: tuple[ConfigProblem, ...] = ()
-        self._path = path
+        self.rejected: Rejected | None = None
+        self.sources: Mapping[Path, str | None] = loaded.sources
+        self._path = loaded.path
+        self._in_force = loaded
+        self._since = time.time()
         self._environ = environ
         self._apply = apply
+        self._unapplied = unapplied
+        self._clean = clean
         self._bus = bus
         self._notifier = notifier
         self._one_at_a_time = trio.Lock()
         self._asked = trio.Event()
+        self._closed = False
 
     def ask(self) -> None:
         """Has `run` read the file; what comes of it is an event."""
         self._asked.set()
+
+    def close(self) -> None:
+        """Takes nothing over any more: the daemon stops."""
+        self._closed = True
+
+    def standing(self) -> ConfigStanding:
+        """How the configuration in force stands to its file."""
+        loaded = self._in_force
+        return ConfigStanding(
+            file=None if loaded.path is None else os.fspath(loaded.path),
+            loaded=self._since,
+            watch=loaded.config.watch,
+            rejected=self.rejected,
+            needs_restart=self._unapplied(),
+        )
 
     async def run(self) -> None:
         """Reads the file whenever it was asked to, until cancelled."""
@@ -64,37 +98,81 @@ class Reloader:
             except ClientError:
                 continue  # it was said by an event
 
-    async def reload(self) -> Diff:
+    async def reload(self) -> dict[str, Any]:
         """Reads the file and takes it over.
 
         Returns:
-            Which servers were added, removed, changed and left alone.
+            Which servers were ``added``, ``removed``, ``changed`` and are ``unchanged``; and where there are any,
+            as ``needs_restart``, the keys whose value does not count before the daemon is restarted.
 
         Raises:
-            ClientError: ``invalid_config``, with every mistake in ``data["problems"]``; nothing has changed.
+            ClientError: ``invalid_config``, with every mistake in ``data["problems"]``, or ``shutting_down``; nothing
+                has changed.
         """
         async with self._one_at_a_time:
+            self._refuse_if_closed()
             with self._notifier.reload():
-                return await self._reload()
+                try:
+                    loaded = await self._read()
+                except ConfigError as error:
+                    self.sources = error.sources
+                    raise self._reject(error.problems) from error
+                return self._take(loaded)
 
-    async def _reload(self) -> Diff:
+    async def reload_if_whole(self) -> bool:
+        """As `reload`, where the content of a file has changed and can be used; else does and says nothing.
+
+        Returns:
+            Whether all is done: False where the files as they are now have to be rejected, or the configuration is
+            empty. Both may be so because somebody is still writing.
+        """
+        async with self._one_at_a_time:
+            self._refuse_if_closed()
+            try:
+                loaded = await self._read()
+            except ConfigError as error:
+                return error.sources == self.sources
+            if loaded.sources == self.sources and self.rejected is None:
+                return True
+            if loaded.path is not None and loaded.sources[loaded.path] == _NOTHING:
+                return False
+            with self._notifier.reload():
+                try:
+                    self._take(loaded)
+                except ClientError:
+                    return True  # it was said by an event
+            return True
+
+    async def _read(self) -> Loaded:
+        return await trio.to_thread.run_sync(load, self._path, self._environ, abandon_on_cancel=True)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            text = "The daemon is stopping and reads its configuration no more."
+            raise ClientError("shutting_down", text, retry_after=1.0)
+
+    def _take(self, loaded: Loaded) -> dict[str, Any]:
+        self._refuse_if_closed()
+        self.sources = loaded.sources
         try:
-            loaded = await trio.to_thread.run_sync(load, self._path, self._environ)
             changed = self._apply(loaded)
-        except ConfigError as error:
-            raise self._reject(error.problems) from error
         except DaemonError as error:
-            raise self._reject(
-                (ConfigProblem(file=os.fspath(self._path or ""), key="", message=str(error)),)
-            ) from error
-        self.rejected = ()
+            problem = ConfigProblem(file=os.fspath(loaded.path or ""), key="", message=str(error))
+            raise self._reject((problem,)) from error
+        self.rejected = None
+        self._in_force, self._since = loaded, time.time()
         for warning in loaded.warnings:
             self._bus.emit("config.warning", level="warning", reason=warning)
-        self._bus.emit("config.reloaded", **msgspec.to_builtins(changed))
-        return changed
+        said: dict[str, Any] = msgspec.to_builtins(changed)
+        if later := self._unapplied():
+            said["needs_restart"] = list(later)
+            self._bus.emit("config.warning", level="warning", reason=f"Needs a restart: {', '.join(later)}.")
+        self._bus.emit("config.reloaded", **said)
+        return said
 
     def _reject(self, problems: tuple[ConfigProblem, ...]) -> ClientError:
-        self.rejected = problems
+        problems = tuple(msgspec.structs.replace(each, message=self._clean(each.message)) for each in problems)
+        self.rejected = Rejected(time=time.time(), file=os.fspath(self._path or ""), problems=problems)
         said = "; ".join(str(problem) for problem in problems)
         self._bus.emit("config.rejected", level="error", reason=f"The old configuration stays in force: {said}")
         return ClientError(

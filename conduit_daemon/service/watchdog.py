@@ -133,7 +133,7 @@ async def report_health(notifier: Notifier, line: Callable[[], str], bus: EventB
     seconds: an idle daemon is to be idle.
     """
     happened = trio.Event()
-    token = bus.attach(lambda _: happened.set(), types=["client.*", "call.finished", "config.reloaded"])
+    token = bus.attach(lambda _: happened.set(), types=["client.*", "call.finished", "config.*"])
     try:
         said = None
         while True:
@@ -149,12 +149,13 @@ async def report_health(notifier: Notifier, line: Callable[[], str], bus: EventB
         bus.detach(token)
 
 
-def health_line(states: Iterable[str], running: int) -> str:
+def health_line(states: Iterable[str], running: int, *, rejected: bool = False) -> str:
     """One line on how the daemon is.
 
     Args:
         states: The state of each enabled server.
         running: How many calls are on their way.
+        rejected: Whether the configuration as it was last read cannot be used.
 
     Example:
         >>> health_line(["ready", "waiting", "idle"], 2)
@@ -166,4 +167,6 @@ def health_line(states: Iterable[str], running: int) -> str:
     if idle:
         parts.append(f"{idle} idle")
     parts.append(f"{running} call{'' if running == 1 else 's'} running")
+    if rejected:
+        parts.append("the changed configuration is rejected (conduit status)")
     return ", ".join(parts)

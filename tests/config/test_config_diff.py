@@ -1,9 +1,11 @@
 """What a reload changes."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conduit_daemon.config import Config, LimitsConfig, ServerConfig, diff
+from conduit_daemon.config import Config, LimitsConfig, RpcConfig, ServerConfig, diff, needs_restart
 
 configs = st.dictionaries(
     st.sampled_from("abcd"), st.builds(ServerConfig, command=st.sampled_from(["x", "y"]), trusted=st.booleans())
@@ -36,3 +38,13 @@ def test_each_server_is_in_one_list(old: Config, new: Config) -> None:
     assert sorted(found.added + found.removed + both) == sorted({*old.servers, *new.servers})
     assert set(both) == set(old.servers) & set(new.servers)
     assert diff(new, new).unchanged == tuple(new.servers)
+
+
+def test_what_takes_a_restart_is_what_the_daemon_would_make_of_it() -> None:
+    environ = {"RUNTIME_DIRECTORY": "/run/conduit"}
+    written_out = Config(rpc=RpcConfig(agent_socket=Path("/run/conduit/agent.sock")))
+    assert needs_restart(Config(), written_out, environ) == ()
+    elsewhere = Config(rpc=RpcConfig(agent_socket=Path("/run/a.sock"), control_group="admin", socket_mode=0o600))
+    assert needs_restart(Config(), elsewhere, environ) == ("rpc.agent_socket", "rpc.socket_mode", "rpc.control_group")
+    assert needs_restart(Config(), elsewhere, environ, {"agent"}) == ("rpc.control_group",)
+    assert needs_restart(Config(), elsewhere, environ, {"agent", "control"}) == ()

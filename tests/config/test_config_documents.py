@@ -12,7 +12,6 @@ import pytest
 from conduit_daemon import config
 from conduit_daemon.config.decode import Decoder
 from conduit_daemon.config.report import Report
-from conduit_daemon.config.unsupported import UNSUPPORTED
 from conduit_daemon.pipeline.policy import compile_policy
 from conduit_daemon.pipeline.policy_tests import run_tests
 
@@ -73,17 +72,10 @@ def test_the_readme_lists_every_key_and_no_other() -> None:
     assert set(listed) == set(keys_of(config.Config))
 
 
-def test_the_readme_says_which_keys_are_not_yet_supported() -> None:
-    rows = {key: text for key, _, text in ROW.findall((FOLDER / "README.md").read_text())}
-    marked = {key for key, text in rows.items() if text.startswith("*not yet*")}
-    refused = {key for key, row in keys_of(config.Config).items() if row in UNSUPPORTED}
-    assert marked == refused
-
-
 def test_the_defaults_that_the_readme_writes_out_are_those_of_the_model() -> None:
     keys = keys_of(config.Config)
     report = Report("README.md")
-    decoder = Decoder(report, lambda text, _: text, Path, {}, {}, lambda _: False)
+    decoder = Decoder(report, lambda text, _: text, Path, {})
     checked = 0
     for key, default, _ in ROW.findall((FOLDER / "README.md").read_text()):
         kind, name = keys[key]

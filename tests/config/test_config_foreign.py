@@ -45,7 +45,7 @@ def test_unknown_keys_are_ignored_with_a_warning_each() -> None:
     assert any("mcpServers.s.autoApprove" in warning for warning in loaded.warnings)
 
 
-def test_disabled_and_type_are_honoured(everything_supported: None) -> None:
+def test_disabled_and_type_are_honoured() -> None:
     assert one({"command": "c", "disabled": True}).enabled is False
     assert one({"command": "c", "disabled": False}).enabled is True
     assert one({"command": "c", "type": "stdio"}).kind == "stdio"
@@ -90,7 +90,7 @@ def test_comments_and_trailing_commas_are_no_mistakes() -> None:
     assert parse(text).config.servers["s"].args == ("http://x", "/* not */", "a,]")
 
 
-def test_what_does_not_fit_the_kind_of_server_is_dropped_and_told(everything_supported: None) -> None:
+def test_what_does_not_fit_the_kind_of_server_is_dropped_and_told() -> None:
     loaded = parse(
         {"mcpServers": {"s": {"type": "http", "command": "c", "args": ["x"], "url": "https://x", "env": {}}}}
     )

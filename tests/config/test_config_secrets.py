@@ -123,7 +123,7 @@ def test_secrets_are_known_by_where_they_come_from_and_what_they_are_called(tmp_
     assert not {"1234567", "no secret here", "en_GB.UTF-8"} & loaded.secrets
 
 
-def test_headers_and_urls_hold_secrets_too(everything_supported: None) -> None:
+def test_headers_and_urls_hold_secrets_too() -> None:
     loaded = parse(
         """
         [servers.s]
@@ -137,7 +137,7 @@ def test_headers_and_urls_hold_secrets_too(everything_supported: None) -> None:
     assert loaded.secrets == {"passw0rd99", "0123456789", "Bearer abcdefgh-1", "abcdefgh-1"}
 
 
-def test_no_problem_gives_a_secret_away(tmp_path: Path, everything_supported: None) -> None:
+def test_no_problem_gives_a_secret_away(tmp_path: Path) -> None:
     secret = "s3cr3t-v4lue"
     (tmp_path / "secret").write_text(secret)
     places = """

@@ -80,14 +80,16 @@ class Rpc:
 class Daemon:
     """A running `conduit run` in a folder of its own."""
 
-    def __init__(self, folder: Path, config: str, wait: bool = True, rpc: str = "", shell: str = "exec {}") -> None:
+    def __init__(
+        self, folder: Path, config: str, wait: bool = True, rpc: str = "", shell: str = "exec {}", top: str = ""
+    ) -> None:
         self.folder = folder
         self.agent = folder / "agent.sock"
         self.control = folder / "control.sock"
         self.log_path = folder / f"log-{next(_LOGS)}"
         self.config = folder / "conduit.toml"
         self.config.write_text(
-            f'[rpc]\nagent_socket = "{self.agent}"\n{rpc}\n[state]\ndirectory = "{folder}/state"\n'
+            f'{top}[rpc]\nagent_socket = "{self.agent}"\n{rpc}\n[state]\ndirectory = "{folder}/state"\n'
             f'[log]\nformat = "json"\nlevel = "debug"\n' + config
         )
         self.started = time.monotonic()
@@ -169,11 +171,11 @@ def starting() -> Iterator[Callable[..., Daemon]]:
     with tempfile.TemporaryDirectory(prefix="cd-") as root:
 
         def start(
-            *tables: str, policy: str = ALLOW, wait: bool = True, rpc: str = "", shell: str = "exec {}"
+            *tables: str, policy: str = ALLOW, wait: bool = True, rpc: str = "", shell: str = "exec {}", top: str = ""
         ) -> Daemon:
             folder = Path(root) / str(len(daemons))
             folder.mkdir()
-            daemon = Daemon(folder, "\n".join([policy, *tables]), wait, rpc, shell)
+            daemon = Daemon(folder, "\n".join([policy, *tables]), wait, rpc, shell, top)
             daemons.append(daemon)
             return daemon
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
+
+CONDUIT = Path(sys.executable).with_name("conduit")
 
 
 def rewrite(daemon: Any, *tables: str, policy: str = '[policy]\ndefault = "allow"\n') -> None:
@@ -93,4 +101,100 @@ def test_limits_and_filters_apply_without_a_restart(start: Any, fake_server: Any
     assert slow["data"]["kind"] == "timeout"
     large = rpc.ask("conduit/call", {"name": "a__big", "arguments": {"size": 9000}})["error"]
     assert large["data"]["kind"] == "too_large"
+    assert daemon.pid("a") == pid
+
+
+def test_what_takes_its_place_and_is_no_file_is_said_in_time(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    daemon.wait_ready("a")
+    control = daemon.rpc(control=True)
+    good, pid = daemon.config.read_text(), daemon.pid("a")
+    said = []
+    for make in (os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)):
+        daemon.config.unlink()
+        make(daemon.config)
+        error = control.ask("conduit/reload")["error"]
+        assert error["data"]["kind"] == "invalid_config"
+        said.append(error["data"]["problems"][0]["message"])
+        (daemon.config.rmdir if daemon.config.is_dir() else daemon.config.unlink)()
+        daemon.config.write_text(good)
+        control.result("conduit/reload")
+    assert [words in message for words, message in zip(("pipe", "directory", "16 MiB", "symbolic"), said, strict=True)]
+    assert daemon.pid("a") == pid
+
+
+def conduit(daemon: Any, *words: str) -> str:
+    command = [CONDUIT, *words, "--socket", str(daemon.agent)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout
+
+
+def test_a_rejected_file_stands_in_the_status_until_it_is_right(
+    start: Any, fake_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "a-secret-that-nobody-sees")
+    secret = fake_server("a", env='{ TOKEN = "${env:MY_TOKEN}" }')
+    daemon = start(secret)
+    good = daemon.config.read_text()
+    assert "rejected" not in daemon.status()["config"]
+    rewrite(daemon, secret.replace("env =", "cwd = 7\nheaders = { Authorization = 'another-secret' }\nenv ="))
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_until(lambda: "rejected" in daemon.status()["config"])
+    (problem,) = daemon.status()["config"]["rejected"]["problems"]
+    assert problem == {
+        "file": str(daemon.config),
+        "key": "servers.a.cwd",
+        "message": "expected a path, found a whole number",
+    }
+    shown = conduit(daemon, "status")
+    assert "cannot be used; the one from" in shown
+    assert f"  {daemon.config}: servers.a.cwd: expected a path, found a whole number" in shown.splitlines()
+    assert json.loads(conduit(daemon, "status", "--json"))["config"]["rejected"]["problems"] == [problem]
+    daemon.config.write_text("[hooks]\nbefore_call = ['telltale:hook']\n" + good)
+    (daemon.folder / "telltale.py").write_text("import os; raise ValueError(os.environ['MY_TOKEN'])")
+    answer = daemon.rpc(control=True).ask("conduit/reload")["error"]
+    assert "telltale:hook cannot be loaded" in daemon.status()["config"]["rejected"]["problems"][0]["message"]
+    for said in (
+        json.dumps(answer),
+        json.dumps(daemon.status()),
+        conduit(daemon, "status"),
+        daemon.log_path.read_text(),
+    ):
+        assert "secret" not in said
+    daemon.config.write_text(good)
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_until(lambda: "rejected" not in daemon.status()["config"])
+    assert "cannot be used" not in conduit(daemon, "status")
+
+
+def test_what_takes_a_restart_is_named_until_it_was(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), "[metrics]\nlisten = '127.0.0.1:59464'\n")
+    daemon.wait_ready("a")
+    pid, text = daemon.pid("a"), daemon.config.read_text()
+    control = daemon.rpc(control=True)
+    assert "needs_restart" not in daemon.status()["config"]
+    fixed = {
+        "rpc.agent_socket": (f'"{daemon.agent}"', f'"{daemon.folder}/other.sock"'),
+        "rpc.control_socket": ("[rpc]", f'[rpc]\ncontrol_socket = "{daemon.folder}/c.sock"'),
+        "rpc.socket_mode": ("[rpc]", '[rpc]\nsocket_mode = "0600"'),
+        "rpc.socket_group": ("[rpc]", '[rpc]\nsocket_group = "nogroup"'),
+        "rpc.control_group": ("[rpc]", '[rpc]\ncontrol_group = "nogroup"'),
+        "state.directory": (f'"{daemon.folder}/state"', f'"{daemon.folder}/elsewhere"'),
+        "metrics.listen": ("59464", "59465"),
+        "log.format": ('"json"', '"console"'),
+    }
+    for key, (old, new) in fixed.items():
+        daemon.config.write_text(text.replace(old, new, 1))
+        assert control.result("conduit/reload")["needs_restart"] == [key]
+        assert daemon.status()["config"]["needs_restart"] == [key]
+    for old, new in fixed.values():
+        daemon.config.write_text(daemon.config.read_text().replace(old, new, 1))
+    for _ in range(2):  # also where nothing has changed since the last time
+        assert control.result("conduit/reload")["needs_restart"] == list(fixed)
+    assert f"Needs a restart: {', '.join(fixed)}." in conduit(daemon, "reload").splitlines()
+    assert f"Needs a restart: {', '.join(fixed)}." in conduit(daemon, "status").splitlines()
+    warned = [line["reason"] for line in daemon.log() if line["event"] == "config.warning"]
+    assert "Needs a restart: log.format." in warned
+    daemon.config.write_text(text)
+    assert "needs_restart" not in control.result("conduit/reload")
+    assert "needs_restart" not in daemon.status()["config"]
     assert daemon.pid("a") == pid

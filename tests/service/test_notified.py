@@ -48,8 +48,9 @@ class Manager:
 class Daemon:
     """A daemon whose sockets were passed to it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, text: str) -> None:
         self.agent, self.control = folder / "a.sock", folder / "c.sock"
+        self.path, self.text = folder / "conduit.toml", text
         self.exit_code: int | None = None
 
     async def ask(self, method: str, **params: Any) -> Any:
@@ -65,9 +66,10 @@ class Daemon:
 
 @asynccontextmanager
 async def running(folder: Path, config: str) -> AsyncIterator[tuple[Daemon, Manager, dict[str, str]]]:
-    manager, daemon = Manager(folder / "notify"), Daemon(folder)
-    path = folder / "conduit.toml"
-    path.write_text(f'[state]\ndirectory = "{folder}/state"\n[limits]\nshutdown_timeout = 7\n{config}')
+    text = f'[state]\ndirectory = "{folder}/state"\n[limits]\nshutdown_timeout = 7\n{config}'
+    manager, daemon = Manager(folder / "notify"), Daemon(folder, text)
+    path = daemon.path
+    path.write_text(text)
     environ = {
         "PATH": os.environ["PATH"],
         "NOTIFY_SOCKET": str(manager.path),
@@ -106,12 +108,24 @@ async def test_from_the_start_to_the_end(tmp_path: Path, activation: None) -> No
         assert set(environ) == {"PATH"}, "what is systemd's is taken out"
         await manager.until(lambda: "STATUS=1 of 1 server ready, 0 calls running" in manager.lines)
 
-        (tmp_path / "conduit.toml").write_text("nonsense = 1\n")
+        daemon.path.write_text("nonsense = 1\n")
         del manager.lines[:]
         answer = await daemon.ask("conduit/reload")
         assert answer["error"]["data"]["kind"] == "invalid_config"
         await manager.until(lambda: "READY=1" in manager.lines)
         assert "RELOADING=1" in manager.lines[: manager.lines.index("READY=1")]
+        rejected = "STATUS=1 of 1 server ready, 0 calls running, the changed configuration is rejected (conduit status)"
+        await manager.until(lambda: rejected in manager.lines)
+
+        del manager.lines[:]
+        daemon.path.write_text(daemon.text)
+        assert await daemon.ask("conduit/reload") == {
+            "added": [],
+            "removed": [],
+            "changed": [],
+            "unchanged": ["s"],
+        }
+        await manager.until(lambda: "STATUS=1 of 1 server ready, 0 calls running" in manager.lines)
 
         await daemon.ask("conduit/shutdown")
         await manager.until(lambda: daemon.exit_code is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, final
 
-from conduit_daemon.config import Config
+from conduit_daemon.config import Config, ConfigStanding
 from conduit_daemon.errors import ClientError
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.published import Published
@@ -38,6 +38,7 @@ class Methods:
         version: The daemon's version.
         stop: Asks the daemon to stop.
         set_level: Changes what is logged.
+        standing: How the configuration in force stands to its file.
         edits: Reads and applies changes of the servers.
         connections: All connections that are open.
         tree: The root of the supervision tree.
@@ -53,13 +54,14 @@ class Methods:
         version: str,
         stop: Callable[[], None],
         set_level: SetLevel,
+        standing: Callable[[], ConfigStanding],
         edits: ServerEdits,
         connections: set[Connection],
         tree: Callable[[], Awaitable[dict[str, Any]]],
         more: Mapping[str, Handler] | None = None,
     ) -> None:
         self._mcp = McpMethods(gate, config, version, connections)
-        servers = ServerMethods(gate, config, version, edits, lambda: len(connections))
+        servers = ServerMethods(gate, config, version, standing, edits, lambda: len(connections))
         daemon = DaemonMethods(gate, tree, set_level, stop)
         self._handlers: dict[str, Handler] = {
             **self._mcp.handlers,

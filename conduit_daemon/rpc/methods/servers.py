@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 import supervisors
-from conduit_daemon.config import Config, LoadedServer, ServerConfig
+from conduit_daemon.config import Config, ConfigStanding, LoadedServer, ServerConfig
 from conduit_daemon.errors import ClientError, ConfigError
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer
 from conduit_daemon.pipeline.gate import Gate
@@ -51,6 +51,7 @@ class ServerMethods:
         gate: The pipeline's shared parts.
         config: The configuration in force.
         version: The daemon's version.
+        standing: How the configuration in force stands to its file.
         edits: Reads and applies changes of the servers.
         count_connections: How many connections are open.
     """
@@ -60,12 +61,14 @@ class ServerMethods:
         gate: Gate,
         config: Published[Config],
         version: str,
+        standing: Callable[[], ConfigStanding],
         edits: ServerEdits,
         count_connections: Callable[[], int],
     ) -> None:
         self._gate = gate
         self._config = config
         self._version = version
+        self._standing = standing
         self._edits = edits
         self._count_connections = count_connections
         self._started_at = trio.current_time()
@@ -93,6 +96,7 @@ class ServerMethods:
             self._gate,
             self._config.current,
             version=self._version,
+            standing=self._standing(),
             started_at=self._started_at,
             connections=self._count_connections(),
         )

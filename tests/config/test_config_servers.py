@@ -1,51 +1,15 @@
-"""Keys that this version knows and does not have the capability for, and the rules about remote servers."""
+"""What the tables of servers, metrics and hooks must keep to beyond types: above all the rules about remote servers."""
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from conduit_daemon import config
-from conduit_daemon.config.unsupported import UNSUPPORTED
 from conduit_daemon.errors import ConfigError
-
-VALUES = {
-    "watch": "watch = true",
-    "before_call": "hooks.before_call = ['a:b']",
-    "after_call": "hooks.after_call = ['a:b']",
-    "rate": "limits.rate = { calls = 1 }",
-    "listen": "metrics.listen = '127.0.0.1:9464'",
-    "idle_timeout": "servers.x.idle_timeout = 5",
-    "max_instances": "servers.x.max_instances = 2",
-    "pin": "servers.x.pin = true",
-    "scope": "servers.x.scope = 'connection'",
-    "start": "servers.x.start = 'lazy'",
-}
 
 
 def parse(text: str) -> config.Loaded:
     return config.parse(text.encode(), Path("c.toml"), {})
-
-
-@pytest.mark.parametrize("row", sorted(UNSUPPORTED, key=str), ids=lambda row: f"{row[0].__name__}.{row[1]}")
-def test_a_capability_that_is_missing_is_refused_not_ignored(row: tuple[type, str]) -> None:
-    kind, name = row
-    line = VALUES[name]
-    if kind is config.ServerConfig:
-        line = line.replace("limits.", "servers.x.")
-    with pytest.raises(ConfigError) as caught:
-        parse(line)
-    assert any(
-        UNSUPPORTED[row] in problem.message and "not supported by this version of conduit yet" in problem.message
-        for problem in caught.value.problems
-    )
-
-
-def test_every_row_is_a_key_and_its_default_is_accepted() -> None:
-    for kind, name in UNSUPPORTED:
-        fields = {field.name: field for field in msgspec.structs.fields(kind)}
-        assert name in fields
-    assert parse("watch = false\n[hooks]\nbefore_call = []\n[servers.x]\ncommand = 'c'\nstart = 'eager'\npin = false")
 
 
 def test_a_disabled_server_may_ask_for_anything() -> None:
@@ -77,13 +41,13 @@ def test_a_disabled_server_may_ask_for_anything() -> None:
         ("url = 'https://x'\nauth = { type = 'oauth', token_url = 'wss://y' }", "auth.token_url"),
     ],
 )
-def test_mistakes_about_remote_servers(table: str, key: str, everything_supported: None) -> None:
+def test_mistakes_about_remote_servers(table: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(f"[servers.s]\n{table}")
     assert [problem.key for problem in caught.value.problems] == [f"servers.s.{key}"]
 
 
-def test_both_a_command_and_a_url_are_one_too_many(everything_supported: None) -> None:
+def test_both_a_command_and_a_url_are_one_too_many() -> None:
     with pytest.raises(ConfigError, match="both are here"):
         parse("[servers.s]\ncommand = 'c'\nurl = 'https://x'")
 
@@ -98,23 +62,23 @@ def test_both_a_command_and_a_url_are_one_too_many(everything_supported: None) -
         ("command = 'c'", "stdio"),
     ],
 )
-def test_the_transport_follows_from_the_address(table: str, kind: str, everything_supported: None) -> None:
+def test_the_transport_follows_from_the_address(table: str, kind: str) -> None:
     assert parse(f"[servers.s]\n{table}").config.servers["s"].kind == kind
 
 
-def test_a_token_in_the_clear_is_a_warning(everything_supported: None) -> None:
+def test_a_token_in_the_clear_is_a_warning() -> None:
     header = "headers = { Authorization = 'Bearer x' }"
     assert "unencrypted" in parse(f"[servers.s]\nurl = 'http://x/'\n{header}").warnings[0]
     assert parse(f"[servers.s]\nurl = 'http://localhost/'\n{header}").warnings == ()
 
 
 @pytest.mark.parametrize("listen", ["9464", ":9464", "localhost:", "localhost:0", "localhost:65536", "localhost:http"])
-def test_where_metrics_listen_is_a_host_and_a_port(listen: str, everything_supported: None) -> None:
+def test_where_metrics_listen_is_a_host_and_a_port(listen: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         parse(f"[metrics]\nlisten = '{listen}'")
 
 
 @pytest.mark.parametrize("hook", ["my_hooks", "my hooks:f", "m:", ":f", "m:f:g", "1m:f"])
-def test_a_hook_is_a_module_and_a_function(hook: str, everything_supported: None) -> None:
+def test_a_hook_is_a_module_and_a_function(hook: str) -> None:
     with pytest.raises(ConfigError, match="module:function"):
         parse(f"[hooks]\nbefore_call = ['{hook}']")
