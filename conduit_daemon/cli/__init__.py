@@ -7,6 +7,8 @@ import sys
 
 __all__ = ["daemon", "main"]
 
+_FRONT = ([], ["--help"], ["-h"])
+
 
 def main() -> int:
     """Runs `conduit` with the process's arguments and returns its exit code."""
@@ -20,7 +22,12 @@ def daemon() -> int:
 
 def _run(arguments: list[str]) -> int:
     _occupy_standard_descriptors()
-    from conduit_daemon.cli.command import run  # noqa: PLC0415 - importing the package costs nothing
+    if arguments in _FRONT:
+        from conduit_daemon.cli.front import print_front_page  # noqa: PLC0415 - importing the package costs nothing
+
+        if print_front_page():
+            return 0
+    from conduit_daemon.cli.command import run  # noqa: PLC0415 - as above
 
     return run(arguments)
 

@@ -14,16 +14,10 @@ from cyclopts import App, CycloptsError, Parameter
 from conduit_daemon.agent import AgentError, CallFailed
 from conduit_daemon.cli import output
 from conduit_daemon.cli.exits import FAILED, INTERRUPTED, USAGE, UsageError, exit_code
+from conduit_daemon.cli.front import EPILOGUE, HELP
 from conduit_daemon.cli.verbs import GROUPS, VERBS, Group, Verb
 
 __all__ = ["application", "run"]
-
-_HELP = """A local hub for MCP servers: it owns the connections, agents call tools through its socket."""
-_EPILOGUE = (
-    "Exit codes: 0 done, 1 failed, 2 usage, 3 no daemon answers, 4 denied, 5 the tool reports an error, "
-    "78 the configuration cannot be used."
-)
-
 
 _COMPLETION: Final = Verb(
     "--install-completion", "completion:install_completion", "Has the shell complete verbs and options."
@@ -38,8 +32,8 @@ def application(words: Collection[str] = ()) -> App:
     """
     app = App(
         name="conduit",
-        help=_HELP,
-        help_epilogue=_EPILOGUE,
+        help=HELP,
+        help_epilogue=EPILOGUE,
         help_format="plaintext",
         suppress_keyboard_interrupt=False,
         version=_version,

@@ -5,14 +5,12 @@ Nothing of them is imported here, so that the list is printed at once; whoever a
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 __all__ = ["GROUPS", "VERBS", "Group", "Verb"]
 
 
-class Verb(msgspec.Struct, frozen=True):
+class Verb(NamedTuple):
     """One verb.
 
     Attributes:
@@ -26,7 +24,7 @@ class Verb(msgspec.Struct, frozen=True):
     line: str
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(NamedTuple):
     """Verbs under one word.
 
     Attributes:
