@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["AgentError", "CallFailed", "DaemonUnreachable"]
+__all__ = ["NOT_ALLOWED", "TOO_LONG", "AgentError", "CallFailed", "DaemonUnreachable"]
+
+NOT_ALLOWED: Final = "you may not open it"
+TOO_LONG: Final = "its path is longer than"
+"""Reasons why a socket is of no use that want other advice than to start a daemon."""
 
 
 class AgentError(Exception):
@@ -21,11 +25,19 @@ class DaemonUnreachable(AgentError):
 
     def __init__(self, tried: tuple[tuple[Path, str], ...]) -> None:
         places = "; ".join(f"{path} ({why})" for path, why in tried)
-        super().__init__(
-            f"No conduit daemon answers. Tried {places}. Start one with 'conduit run', "
-            "or name its socket with --socket or $CONDUIT_SOCKET."
-        )
+        super().__init__(f"No conduit daemon answers. Tried {places}. {_advice([why for _, why in tried])}")
         self.tried = tried
+
+
+def _advice(reasons: list[str]) -> str:
+    if NOT_ALLOWED in reasons:
+        return (
+            "Run this as the daemon's user, or have its operator set rpc.socket_group (or rpc.control_group) "
+            "to a group of yours."
+        )
+    if reasons and all(TOO_LONG in why for why in reasons):
+        return "Have the daemon listen at a shorter path (rpc.agent_socket), and name that."
+    return "Start one with 'conduit run', or name its socket with --socket or $CONDUIT_SOCKET."
 
 
 class CallFailed(AgentError):

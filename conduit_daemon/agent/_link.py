@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from conduit_daemon.agent._errors import CallFailed, DaemonUnreachable
+from conduit_daemon.agent._errors import NOT_ALLOWED, TOO_LONG, CallFailed, DaemonUnreachable
 from conduit_daemon.agent.sockets import Sockets
 
 __all__ = ["BUSY", "PROGRESS", "Link", "NotSent", "Slot", "connect"]
@@ -293,7 +293,7 @@ def connect(places: tuple[Sockets, ...], *, control: bool) -> Link:
 
 def _why(error: OSError, path: Path) -> str:
     if len(os.fsencode(path)) > _LONGEST_PATH:
-        return f"its path is longer than the {_LONGEST_PATH} bytes that a socket's can have"
+        return f"{TOO_LONG} the {_LONGEST_PATH} bytes that a socket's can have"
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return "no such socket"
@@ -302,7 +302,7 @@ def _why(error: OSError, path: Path) -> str:
         case errno.ECONNREFUSED:
             return "left behind by a daemon that is gone"
         case errno.EACCES | errno.EPERM:
-            return "you may not open it"
+            return NOT_ALLOWED
         case errno.ENOTSOCK | errno.EPROTOTYPE:
             return "not a socket"
         case errno.EAGAIN:

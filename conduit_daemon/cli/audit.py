@@ -87,5 +87,5 @@ def _row(row: AuditRow) -> tuple[str, ...]:
         row.approver or row.rule or "",
         row.kind or "",
         row.outcome or "",
-        output.duration(row.duration),
+        output.took(row.duration),
     )

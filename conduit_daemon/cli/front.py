@@ -1,4 +1,4 @@
-"""The first page of the help: all verbs in a box, drawn here, since what draws the other pages takes its time to load."""
+"""The first page of the help, with all verbs: drawn here, for what draws the other pages takes its time to load."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def login(
         return UNUSABLE
     wanted = loaded.config.servers.get(server)
     if wanted is None:
-        output.print_error(f"No server {server} is in the configuration.")
+        where_looked = "there is no configuration" if loaded.path is None else f"{loaded.path} has none of that name"
+        output.print_error(f"No server {server} is known: {where_looked}. Name another configuration with --config.")
         return FAILED
     import trio  # noqa: PLC0415 - half a second, of which a mistake need not wait
 

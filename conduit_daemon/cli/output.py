@@ -37,6 +37,7 @@ __all__ = [
     "sentence",
     "styled",
     "table",
+    "took",
     "waiting",
 ]
 
@@ -150,6 +151,11 @@ def duration(seconds: float | None) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // part} {lesser}"
     return f"{whole} s"
+
+
+def took(seconds: float | None) -> str:
+    """A duration of what is quick as a rule: ``0.3 ms``, ``1.2 s``."""
+    return milliseconds(seconds * 1000) if seconds is not None and seconds < 1 else duration(seconds)
 
 
 def milliseconds(value: float | None) -> str:

@@ -78,7 +78,7 @@ def check_tests(config: Path | None = None, *, json: bool = False) -> int:
     else:
         for each in failed:
             output.print_text(each.message)
-        output.print_text(f"{passed(loaded.config, failed)}.")
+        output.print_text(output.sentence(passed(loaded.config, failed)))
     return FAILED if failed else DONE
 
 
@@ -94,4 +94,4 @@ def run_policy_tests(config: Config) -> tuple[FailedTest, ...]:
 def passed(config: Config, failed: tuple[FailedTest, ...]) -> str:
     """``2 of 3 tests passed``."""
     count = len(config.policy.tests)
-    return f"{count - len(failed)} of {output.amount(count, 'test')} passed" if count else "it has no tests"
+    return f"{count - len(failed)} of {output.amount(count, 'test')} passed" if count else "the policy has no tests"

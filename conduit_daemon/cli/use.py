@@ -165,7 +165,7 @@ def execute(
         output.print_text("The response calls no tools.")
     else:
         rows = [
-            (outcome.tool, outcome.kind, output.duration(outcome.duration), msgspec.json.encode(result).decode())
+            (outcome.tool, outcome.kind, output.took(outcome.duration), msgspec.json.encode(result).decode())
             for outcome, result in zip(done.outcomes, done.results, strict=True)
         ]
         output.table(("tool", "outcome", "took", "answer for the model"), rows, numbers=("took",))

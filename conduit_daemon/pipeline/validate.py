@@ -131,7 +131,7 @@ def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validat
 
 
 def _unfit(entry: Entry, problems: tuple[Problem, ...]) -> ClientError:
-    listed = "; ".join(f"{problem.pointer or 'they'} {problem.message}" for problem in problems)
+    listed = "; ".join(map(_clause, problems))
     return ClientError(
         "invalid_arguments",
         f"The arguments of {entry.exposed} do not fit its schema: {listed}. Correct them and call it again.",
@@ -139,6 +139,12 @@ def _unfit(entry: Entry, problems: tuple[Problem, ...]) -> ClientError:
         entry.tool.name,
         data={"problems": [{"pointer": problem.pointer, "message": problem.message} for problem in problems]},
     )
+
+
+def _clause(problem: Problem) -> str:
+    if problem.message.startswith("the property"):
+        return f"in {problem.pointer} {problem.message}" if problem.pointer else problem.message
+    return f"{problem.pointer or 'they'} {problem.message}"
 
 
 def _engines(schema: dict[str, Any]) -> tuple[jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions, ...]:

@@ -315,7 +315,7 @@ def test_a_call_that_does_not_fit_is_refused_with_every_place() -> None:
     error = caught.value
     assert (error.kind, error.server, error.tool, error.outcome) == ("invalid_arguments", "files", "read", "not_sent")
     assert [problem["pointer"] for problem in error.data["problems"]] == ["", "/n", "/mode"]
-    assert error.message.startswith("The arguments of files__read do not fit its schema: they ")
+    assert error.message.startswith("The arguments of files__read do not fit its schema: the property ")
     assert "/n must be at most 5" in error.message
 
 
