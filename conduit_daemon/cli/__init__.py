@@ -7,7 +7,7 @@ import sys
 
 __all__ = ["daemon", "main"]
 
-_FRONT = ([], ["--help"], ["-h"])
+_FRONT: tuple[list[str], ...] = ([], ["--help"], ["-h"])
 
 
 def main() -> int:
