@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -72,7 +73,7 @@ from conduit_daemon.service.lock import locked
 from conduit_daemon.service.meter import Meter
 from conduit_daemon.service.notify import Notifier
 from conduit_daemon.service.reload import Reloader
-from conduit_daemon.service.reports import report_to
+from conduit_daemon.service.reports import LastCrash, report_to
 from conduit_daemon.service.signals import Signals, answer_signals, caught
 from conduit_daemon.service.tree import describe
 from conduit_daemon.service.watch import Watch
@@ -109,6 +110,7 @@ async def serve(loaded: Loaded, environ: MutableMapping[str, str]) -> int:
     """`run`, inside trio."""
     config = loaded.config
     bus, masker = EventBus(), Masker(loaded.secrets)
+    crash = LastCrash(bus)
     with open_logging(bus, masker, format=config.log.format, level=config.log.level, environ=environ) as log:
         for warning in loaded.warnings:
             bus.emit("config.warning", level="warning", reason=warning)
@@ -117,8 +119,13 @@ async def serve(loaded: Loaded, environ: MutableMapping[str, str]) -> int:
         except DaemonError as error:
             bus.emit("daemon.failed", level="error", reason=str(error))
             return 1
-        except supervisors.SupervisorExit as error:
-            bus.emit("daemon.failed", level="error", reason=f"The supervision tree gave up: {error}")
+        except supervisors.ActorError as error:
+            crashed = f" The last crash was of {crash.text}" if crash.text else ""
+            bus.emit("daemon.failed", level="error", reason=f"The supervision tree gave up: {error}{crashed}")
+            return 1
+        except Exception as error:  # noqa: BLE001 - a defect; whoever has to find it reads the last line
+            text = "".join(traceback.format_exception(error))
+            bus.emit("daemon.failed", level="error", reason=_innermost(error), traceback=text)
             return 1
         bus.emit("daemon.stopped")
         return 0
@@ -383,6 +390,13 @@ class Daemon:
                     retry_after=1.0,
                 )
             )
+
+
+def _innermost(error: Exception) -> str:
+    """What went wrong, of the many things that a group of exceptions holds the first one."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return f"A defect of the daemon: {type(error).__name__}: {error}"
 
 
 def _tell_hub(server: str) -> None:

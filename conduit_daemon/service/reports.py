@@ -5,15 +5,37 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
-from conduit_daemon.telemetry.events import EventBus
+from conduit_daemon.telemetry.events import Event, EventBus
 from supervisors import Crashed, ExitReason, Shutdown
 from supervisors import events as reports
 
-__all__ = ["report_to"]
+__all__ = ["LastCrash", "report_to"]
 
+_CRASHED = "crashed: "
 _MESSAGE_SHOWN = 60
+
+
+@final
+class LastCrash:
+    """What crashed last, for the words with which the daemon gives up.
+
+    Args:
+        bus: Whose events tell of it.
+
+    Attributes:
+        text: Which child, and of what; empty where nothing has crashed.
+    """
+
+    def __init__(self, bus: EventBus) -> None:
+        self.text = ""
+        bus.attach(self._take, types=["supervisor.child_terminated", "supervisor.start_failed"], level="warning")
+
+    def _take(self, event: Event) -> None:
+        reason = str(event.fields.get("reason", ""))
+        if event.type == "supervisor.start_failed" or reason.startswith(_CRASHED):
+            self.text = f"{event.fields.get('child')}: {reason.removeprefix(_CRASHED)}"
 
 
 @contextmanager
@@ -78,7 +100,7 @@ def _name(report: Any) -> str:
 def _words(reason: ExitReason) -> str:
     match reason:
         case Crashed(error):
-            return f"crashed: {type(error).__name__}: {error}"
+            return f"{_CRASHED}{type(error).__name__}: {error}"
         case Shutdown(detail) if detail is not None:
             return f"shutdown: {detail}"
         case _:

@@ -108,7 +108,8 @@ def journal(identifier: str) -> Renderer:
 def _shown(value: Any) -> Any:
     if isinstance(value, msgspec.Raw):
         value = bytes(value).decode("utf-8", "backslashreplace")
-    return value.translate(_PICTURES) if isinstance(value, str) else value
+    # Looked at first, since it is hardly ever so and translating costs more than all the rest of the line.
+    return value.translate(_PICTURES) if isinstance(value, str) and not value.isprintable() else value
 
 
 def _line(entry: Entry, renderer: Renderer, masker: Masker) -> bytes:
