@@ -18,6 +18,7 @@ __all__ = ["COLUMNS", "AuditQuery", "AuditRow", "AuditStore", "Damaged", "is_dam
 
 _VERSION: Final = 1
 _BUSY: Final = 1.0  # seconds for which another process' lock is waited for
+_CACHE: Final = 256  # KiB of pages, of 2 MB by default: rows are appended, and hardly ever read by this connection
 _WAL_LIMIT: Final = 16 * 1024 * 1024
 
 COLUMNS: Final = (
@@ -180,6 +181,7 @@ class AuditStore:
         # A commit survives the end of this process by any means; only a power cut can take the last ones.
         run("PRAGMA synchronous = NORMAL")
         run(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        run(f"PRAGMA cache_size = -{_CACHE}")
         (version,) = run("PRAGMA user_version").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
         if version == 0 and tables == 0:
