@@ -201,9 +201,16 @@ class Principal(msgspec.Struct, frozen=True):
     pid: int | None = None
 
     def narrowed(self, agent: str | None) -> Principal:
-        """This principal speaking for `agent`: it narrows, never widens."""
+        """This principal speaking for `agent`: it narrows, never widens.
+
+        Raises:
+            ClientError: ``invalid_params``: the name holds what a person would not see, or spaces at its ends.
+        """
         if not agent:
             return self
+        if not agent.isprintable() or agent != agent.strip():
+            shown = ascii(agent[:64])
+            raise ClientError("invalid_params", f"An agent's name is a line of visible characters, not {shown}.")
         return Principal(f"{self.name}/{agent}", self.uid, self.pid)
 
 

@@ -166,7 +166,7 @@ class Event(Result, frozen=True):
 
 
 class Approval(Result, frozen=True):
-    """A call that waits for a person's word."""
+    """A call that waits for a person's word; `folded` where its arguments are too large to be told whole."""
 
     id: str = ""
     call: str | None = None
@@ -181,6 +181,7 @@ class Approval(Result, frozen=True):
     reason: str | None = None
     asked_at: float = 0.0
     expires_in: float | None = None
+    folded: bool = False
 
 
 class PendingApprovals(Result, frozen=True):

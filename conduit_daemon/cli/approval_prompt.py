@@ -12,18 +12,15 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, final
-
-import msgspec
+from typing import Final, NamedTuple, final
 
 from conduit_daemon.agent import AgentError, Approval, ApprovalChange, CallFailed, Conduit, Stream
 from conduit_daemon.cli import output
+from conduit_daemon.cli.approval_text import described, is_whole
 
-__all__ = ["KEYS", "Choice", "described", "prompt"]
+__all__ = ["KEYS", "Choice", "prompt"]
 
 _HOUR: Final = 3600
-_FOLD_TEXT: Final = 160
-_FOLD_LINES: Final = 16
 _GUARD: Final = 0.4  # seconds; a key meant for something else must not decide about a call that has just come
 
 
@@ -89,35 +86,6 @@ def prompt(conduit: Conduit, changes: Stream[ApprovalChange]) -> None:
         os.close(waker)
 
 
-def described(call: Approval, *, whole: bool = False) -> str:
-    """A waiting call for a person: long texts and long arguments are folded unless it is to be whole."""
-    lines = [f"{call.principal} calls {call.exposed_name}  (server {call.server}, tool {call.tool})"]
-    arguments = msgspec.json.format(msgspec.json.encode(_folded(call.arguments, whole)), indent=2).decode()
-    shown = arguments.splitlines()
-    if not whole and len(shown) > _FOLD_LINES:
-        shown = [*shown[:_FOLD_LINES], f"… {len(shown) - _FOLD_LINES} lines more, f shows them"]
-    lines += [f"  {line}" for line in shown]
-    if call.taint:
-        lines.append(f"  the model has read what came from: {', '.join(call.taint)}")
-    hints = [name for name, value in call.annotations.items() if value is True]
-    if hints:
-        lines.append(f"  the server says of the tool: {', '.join(hints)}")
-    lines.append(f"  asked by {call.rule}" + (f": {call.reason}" if call.reason else ""))
-    return "\n".join(lines)
-
-
-def _folded(value: Any, whole: bool) -> Any:
-    if whole:
-        return value
-    if isinstance(value, str) and len(value) > _FOLD_TEXT:
-        return f"{value[:_FOLD_TEXT]}… ({len(value) - _FOLD_TEXT} characters more, f shows them)"
-    if isinstance(value, dict):
-        return {key: _folded(item, whole) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_folded(item, whole) for item in value]
-    return value
-
-
 @contextmanager
 def _single_keys() -> Iterator[None]:
     """Has the terminal give each key at once; Ctrl-C still interrupts."""
@@ -141,6 +109,7 @@ class _Prompt:
         self._waiting: dict[str, tuple[Approval, float]] = {}
         self._shown: str | None = None
         self._shown_at = 0.0
+        self._read: set[str] = set()  # those that were shown whole
         self._going = True
 
     def run(self) -> None:
@@ -176,10 +145,11 @@ class _Prompt:
     def _end(self, change: ApprovalChange) -> None:
         call = change.approval
         known = self._waiting.pop(call.id, None)
+        self._read.discard(call.id)
         if known is None:
             return  # decided here, and said already
         how = f"{change.decision} by {change.approver}" if change.approver else change.reason or "its caller has gone"
-        self._say(f"  {call.exposed_name}: {change.type}, {how}")
+        self._say(f"  {call.exposed_name}: {change.type}, {output.inline(how)}")
         if self._shown == call.id:
             self._shown = None
 
@@ -191,10 +161,14 @@ class _Prompt:
             return
         call, _ = self._waiting[self._shown]
         if key == "f":
+            self._read.add(call.id)
             self._say(described(call, whole=True))
+            self._say(_MENU)
         elif key == "l":
             self._waiting[call.id] = self._waiting.pop(call.id)
             self._shown = None
+        elif key in KEYS and KEYS[key].decision == "approve" and not is_whole(call) and call.id not in self._read:
+            self._say("  Some arguments have not been shown; look at all of them first (f).")
         elif key in KEYS:
             self._decide(call, KEYS[key])
 
@@ -207,6 +181,7 @@ class _Prompt:
         else:
             self._say(f"  {call.exposed_name}: {choice.label}")
         self._waiting.pop(call.id, None)
+        self._read.discard(call.id)
         self._shown = None
 
     # ---- what is seen

@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from conduit_daemon.agent import Approval, ApprovalChange, Conduit, Decision, requests
 from conduit_daemon.agent.requests import Request
 from conduit_daemon.cli import output
-from conduit_daemon.cli.approval_prompt import described, prompt
+from conduit_daemon.cli.approval_prompt import prompt
+from conduit_daemon.cli.approval_text import brief, described
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.durations import seconds
 from conduit_daemon.cli.exits import DONE, UsageError
@@ -42,7 +43,7 @@ def pending(*, watch: bool = False, list: bool = False, json: bool = False, wher
         output.print_text("No call waits for approval.")
     else:
         rows = [
-            (each.id, each.exposed_name, _json(each.arguments), each.principal, each.rule or "", _left(each))
+            (each.id, each.exposed_name, brief(each.arguments), each.principal, each.rule or "", _left(each))
             for each in found.approvals
         ]
         output.table(("id", "tool", "arguments", "principal", "rule", "expires in"), rows)

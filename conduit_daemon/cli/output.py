@@ -27,6 +27,7 @@ __all__ = [
     "console",
     "duration",
     "first_line",
+    "inline",
     "milliseconds",
     "plain_json",
     "print_data",
@@ -58,7 +59,11 @@ _STYLES = {
     "stopped": "dim",
 }
 _WIDE = 100_000
-_UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+# Letters and marks that are printable by their category and yet nothing that a person sees.
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0e\uffa0"
+_BLANKS = re.compile(f"[{_BLANK}\U000e0100-\U000e01ef]")
+_STACK = re.compile(r"[^\W\d_]?[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}")
+_UNSEEN = re.compile(f"[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb{_BLANK}]")
 
 
 def console() -> Console:
@@ -95,7 +100,25 @@ def print_error(message: str) -> None:
 
 def safe(text: str) -> str:
     """`text` with control characters shown as \\x1b and the like; line feeds and tabs stay."""
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    shown = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    return shown if shown.isascii() else _STACK.sub(_escaped, _BLANKS.sub(_escaped, shown))
+
+
+def inline(text: str, most: int | None = None) -> str:
+    """`text` made harmless on one line, where it must not pass for the lines around it.
+
+    Args:
+        text: From whatever source.
+        most: Its longest form, in characters; what is over is told.
+    """
+    line = safe(text).replace("\n", "\\n").replace("\t", "\\t")
+    if most is None or len(line) <= most:
+        return line
+    return f"{line[:most]}… ({len(line) - most} more)"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return ascii(match[0])[1:-1]
 
 
 def first_line(text: str | None) -> str:
@@ -132,7 +155,7 @@ def styled(cell: str) -> Text:
     """A cell, coloured where it is a state."""
     from rich.text import Text  # noqa: PLC0415
 
-    return Text(safe(cell), style=_STYLES.get(cell, ""))
+    return Text(inline(cell), style=_STYLES.get(cell, ""))
 
 
 def amount(count: int, noun: str) -> str:

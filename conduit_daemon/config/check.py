@@ -70,6 +70,7 @@ def check_between(config: Config, report: Report) -> None:
         here = ("policy", "rules", index)
         _warn_unknown_servers(rule.servers, config, (*here, "servers"), report)
         _warn_unknown_servers(rule.tainted_by or (), config, (*here, "tainted_by"), report)
+        _warn_agents(rule, (*here, "principals"), report)
         meant = matcher(rule.servers)
         if rule.annotations and not any(server.trusted and meant(name) for name, server in config.servers.items()):
             report.warning(
@@ -225,6 +226,18 @@ def _check_globs(globs: Iterable[str], path: KeyPath, report: Report) -> None:
         problem = glob_problem(glob)
         if problem is not None:
             report.problem((*path, index), problem)
+
+
+def _warn_agents(rule: PolicyRule, path: KeyPath, report: Report) -> None:
+    """An agent beneath a user names itself, so no rule about its name holds against it."""
+    for index, glob in enumerate(rule.principals):
+        if glob.partition("/")[2] in {"", "*"}:
+            continue
+        if rule.effect == "allow":
+            message = "opens to whoever connects as that user: what follows '/' is a name that its caller gives itself"
+        else:
+            message = "is passed by whoever gives itself another name after '/'; the user alone means all its agents"
+        report.warning((*path, index), f"{glob[:64]!a} {message}")
 
 
 def _warn_unknown_servers(globs: Iterable[str], config: Config, path: KeyPath, report: Report) -> None:

@@ -200,6 +200,9 @@ class GovernanceMethods:
 def _shown(question: Question, expires_in: float, limit: int) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(question)
     shown["arguments"] = folded(question.arguments, limit)
-    shown["annotations"] = folded(question.annotations, limit)
+    if shown["arguments"] is not question.arguments:
+        shown["folded"] = True
+    for member in ("annotations", "taint"):
+        shown[member] = folded(shown[member], limit)
     shown["expires_in"] = expires_in
     return shown

@@ -134,6 +134,19 @@ def test_a_person_is_asked_on_a_terminal(daemon):
     assert asked("Ask and halt", b"x", b": deny and halt") == 4
     assert asked("Ask for an hour", b"h", b"for an hour\r") == 0
     assert daemon("call", "notebook__add_note", "title=Ask for an hour", "body=" + "b" * 500).returncode == 0
+    many = [f"more{n}=x" for n in range(20)]
+    call = daemon.open("call", "notebook__add_note", *many, "title=Ask about many", "body=b")
+    seen(b"6 arguments more of 22, f shows them")
+    seen(b"left")
+    time.sleep(0.5)
+    os.write(ours, b"a")
+    seen(b"look at all of them first")
+    os.write(ours, b"f")
+    seen(b"Ask about many")
+    os.write(ours, b"a")
+    seen(b": allow\r")
+    assert call.wait(10) == 0
+    call.communicate()
     watch.send_signal(signal.SIGINT)
     assert watch.wait(10) == 130
     os.close(ours)

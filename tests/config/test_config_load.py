@@ -318,3 +318,23 @@ def test_one_server_is_read_as_from_the_file() -> None:
     with pytest.raises(ConfigError) as caught:
         config.load_server("a__b", {"comand": "x"}, Path("/base"), {})
     assert [problem.key for problem in caught.value.problems] == ["servers.a__b", "servers.a__b.comand"]
+
+
+def test_a_rule_that_rests_on_an_agents_own_word_is_worth_a_look() -> None:
+    warnings = parse(
+        """
+        [[policy.rules]]
+        effect = "allow"
+        principals = ["ann", "ann/*", "bob/researcher", "*/reports"]
+        [[policy.rules]]
+        effect = "deny"
+        principals = ["ann", "bob/r\u202eb*"]
+        """
+    ).warnings
+    assert [warning.partition("policy.")[2].partition(": ")[0] for warning in warnings] == [
+        "rules[0].principals[2]",
+        "rules[0].principals[3]",
+        "rules[1].principals[1]",
+    ]
+    assert "'bob/researcher' opens to whoever connects as that user" in warnings[0]
+    assert "'bob/r\\u202eb*' is passed by whoever gives itself another name" in warnings[2]

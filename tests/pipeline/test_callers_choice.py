@@ -45,6 +45,20 @@ def test_what_is_no_name_is_refused(kind: type[Any], params: dict[str, Any]) -> 
     assert "length <=" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "agent", ["a\nb", "\x1b[2Ka", "a\u202eb", "a\u200bb", "a\x00", " a", "a ", "\ud800", "a\u2028"]
+)
+def test_a_name_that_is_not_what_it_looks_is_refused(agent: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        Principal("ann").narrowed(agent)
+    assert caught.value.kind == "invalid_params"
+    assert caught.value.message.isprintable()
+
+
+def test_names_in_any_script_are_taken() -> None:
+    assert Principal("ann").narrowed("調査 \u0440\u0430").name == "ann/調査 \u0440\u0430"
+
+
 def catalogue(count: int) -> Catalogue:
     tools, _ = build([("s", tuple(Tool(name=f"get_very_common_prefix_{i:05}") for i in range(count)))])
     return Catalogue(offered=tools, known=tools)

@@ -40,3 +40,20 @@ def test_large_ones_are_cut_and_say_so(value: Any, limit: int) -> None:
     shown = msgspec.json.encode(folded(value, limit))
     assert len(shown) <= 2 * limit
     assert " more)" in shown.decode()
+
+
+def test_no_large_member_crowds_out_the_small_ones_after_it() -> None:
+    junk = {f"a{n}": ["z" * 4000] * 50 for n in range(40)}
+    shown = folded({**junk, "to": "eve@example.com", "deep": {"list": ["x" * 90_000, "end"]}})
+    assert shown["to"] == "eve@example.com"
+    assert shown["deep"]["list"][1] == "end"
+    assert shown["a0"][0] == "z" * 4000 or " more) " in shown["a0"][0]
+
+
+def test_the_end_of_a_long_text_is_kept() -> None:
+    assert folded({"command": "ls" + " " * 300_000 + "; rm -rf ~"})["command"].endswith("; rm -rf ~")
+
+
+def test_no_name_takes_the_place_of_another() -> None:
+    names = ["k" * 200_000 + end for end in "abc"]
+    assert len(folded(dict.fromkeys([name + "!" * 2000 for name in names], 1))) == 3
