@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import Final, final
 
 import msgspec
@@ -61,6 +62,11 @@ class LineSplitter:
     def pending(self) -> int:
         """Bytes of the unfinished line so far, kept or not."""
         return self._size
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the unfinished line that are kept: none of one that is too long already."""
+        return self._size if self._size <= self._limit else 0
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
         """The lines that `chunk` completes, without their line feeds, in order."""
@@ -140,20 +146,27 @@ class LineWriter:
     Args:
         fd: The descriptor; set to non-blocking here. The writer does not close it.
         patience: Seconds without progress after which `run` raises ``WriterStalled``.
+        on_drained: Called by `run` each time that the kernel has taken all that waited; it may write.
     """
 
-    __slots__ = ("_backlog", "_closed", "_fd", "_patience", "_room", "_wake", "buffered")
+    __slots__ = ("_backlog", "_closed", "_fd", "_on_drained", "_patience", "_room", "_wake", "buffered")
 
-    def __init__(self, fd: int, *, patience: float = math.inf) -> None:
+    def __init__(self, fd: int, *, patience: float = math.inf, on_drained: Callable[[], None] | None = None) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._patience = patience
+        self._on_drained = on_drained
         self._backlog: deque[Queued] = deque()
         self._closed = False
         self._wake: trio.Event | None = None
         self._room: trio.Event | None = None
         self.buffered = 0
         """Bytes that wait for the kernel to take them."""
+
+    @property
+    def lines(self) -> int:
+        """Lines that wait, whole or in part, for the kernel to take them."""
+        return len(self._backlog)
 
     def write(self, line: bytes | bytearray, *, urgent: bool = False) -> Queued | None:
         """Writes `line`, which ends with a line feed; what the kernel does not take now, `run` writes later.
@@ -259,6 +272,8 @@ class LineWriter:
             taken -= len(first.data)
             self._backlog.popleft()
         self._note_room()
+        if not self._backlog and self._on_drained is not None:
+            self._on_drained()
 
     def _note_room(self) -> None:
         if self._room is not None:

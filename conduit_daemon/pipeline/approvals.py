@@ -7,7 +7,7 @@ of each question; the first answer counts. Nothing here can be reached from the 
 from __future__ import annotations
 
 import traceback
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, Literal, final
@@ -28,6 +28,8 @@ LATE: Final = 600.0
 """Seconds for which a decision holds that came after its caller had gone."""
 
 _MOST: Final = 1000
+_MOST_OF_ONE: Final = 100
+"""Questions of one process that may be open, so that no agent takes the place of all others' questions."""
 _OVER: Final = 1000
 
 
@@ -50,10 +52,13 @@ class Pending:
         over: Whether it waits no more.
     """
 
-    __slots__ = ("_binding", "_deadline", "_on_answer", "_stop_asking", "expires_at", "over", "question")
+    __slots__ = ("_asker", "_binding", "_deadline", "_on_answer", "_stop_asking", "expires_at", "over", "question")
 
-    def __init__(self, question: Question, binding: Binding, on_answer: OnAnswer, expires_at: float) -> None:
+    def __init__(
+        self, question: Question, binding: Binding, on_answer: OnAnswer, expires_at: float, asker: object
+    ) -> None:
         self.question = question
+        self._asker = asker
         self.expires_at = expires_at
         self.over = False
         self._binding = binding
@@ -88,6 +93,7 @@ class Approvals:
     def __init__(self, remembered: Remembered, deadlines: Deadlines, background: Background, bus: EventBus) -> None:
         self.timeout = 300.0
         self.pending: dict[str, Pending] = {}
+        self._open_of: Counter[object] = Counter()
         self._remembered = remembered
         self._deadlines = deadlines
         self._background = background
@@ -136,22 +142,31 @@ class Approvals:
         """The answer that was given to this question before and still holds."""
         return self._remembered.recall(binding)
 
-    def ask(self, question: Question, binding: Binding, on_answer: OnAnswer) -> Pending:
+    def ask(self, question: Question, binding: Binding, on_answer: OnAnswer, *, asker: object = None) -> Pending:
         """Asks everybody; `on_answer` is called once, possibly before this returns, unless it is withdrawn.
 
+        Args:
+            question: What is asked.
+            binding: What an answer is about.
+            on_answer: Gets the answer.
+            asker: Whose call it is: its process; the principal where that is not known.
+
         Raises:
-            ClientError: ``rate_limited``: a thousand questions are open already.
+            ClientError: ``rate_limited``: a thousand questions are open already, or a hundred of this asker's.
         """
-        if len(self.pending) >= _MOST:
+        asker = question.principal if asker is None else asker
+        if len(self.pending) >= _MOST or self._open_of[asker] >= _MOST_OF_ONE:
+            full = f"{_MOST} calls wait" if len(self.pending) >= _MOST else f"{_MOST_OF_ONE} calls of this agent wait"
             raise ClientError(
                 "rate_limited",
-                f"{_MOST} calls wait for approval already; try again when some of them are decided.",
+                f"{full} for approval already; try again when some of them are decided.",
                 question.server,
                 question.tool,
                 retry_after=10.0,
             )
-        pending = Pending(question, binding, on_answer, trio.current_time() + self.timeout)
+        pending = Pending(question, binding, on_answer, trio.current_time() + self.timeout, asker)
         self.pending[question.id] = pending
+        self._open_of[asker] += 1
         pending._deadline = self._deadlines.add(pending.expires_at, partial(self._expire, pending))
         self._bus.emit(
             "approval.requested",
@@ -263,6 +278,9 @@ class Approvals:
             return False
         pending.over = True
         del self.pending[pending.question.id]
+        self._open_of[pending._asker] -= 1
+        if not self._open_of[pending._asker]:
+            del self._open_of[pending._asker]
         if pending._deadline is not None:
             self._deadlines.cancel(pending._deadline)
         for stop in pending._stop_asking:

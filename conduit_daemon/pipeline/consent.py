@@ -92,7 +92,7 @@ class Consent:
         """Asks; `on_answer` is called once, possibly before this returns, unless the question is withdrawn.
 
         Raises:
-            ClientError: ``rate_limited``: too many questions are open.
+            ClientError: ``rate_limited``: too many questions are open, or too many of this caller's.
         """
         question = Question(
             call=call.id,
@@ -107,7 +107,7 @@ class Consent:
             reason=decision.reason,
         )
         self.begun = trio.current_time()
-        self.pending = self._governance.approvals.ask(question, binding, on_answer)
+        self.pending = self._governance.approvals.ask(question, binding, on_answer, asker=call.principal.pid)
 
     def accept(self, answer: Answer, binding: Binding) -> None:
         """Notes who answered, and what was approved where it was."""

@@ -9,18 +9,20 @@ from __future__ import annotations
 import itertools
 import select
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import msgspec
 import trio
 
 from conduit_daemon.errors import ClientError
-from conduit_daemon.lines import READ_SIZE, TURN, LineSplitter, LineWriter, Oversized, WriterClosed
+from conduit_daemon.lines import READ_SIZE, TURN, LineSplitter, Oversized, WriterClosed
 from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context
 from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.budget import LITTLE, SHARES, Budget
+from conduit_daemon.rpc.dispatch import Dispatch, Handler, InFlight
 from conduit_daemon.rpc.host import HostState
+from conduit_daemon.rpc.outbox import Outbox
 from conduit_daemon.rpc.protocol import Answer, Refused, Request, RequestId
 from conduit_daemon.telemetry.events import EventBus
 
@@ -30,30 +32,6 @@ _HIGH_WATER: Final = 1 << 20
 _LOW_WATER: Final = 1 << 18
 _MAX_RUNNING: Final = 4096
 _HUP_POLL: Final = 0.05
-
-Handler = Callable[["Connection", Request], Awaitable[object]]
-
-
-class InFlight(Protocol):
-    """A request that is being worked on."""
-
-    def cancel(self) -> None:
-        """Ends it without an answer."""
-
-
-class Dispatch(Protocol):
-    """What the methods are: see `conduit_daemon.rpc.methods`."""
-
-    def start(self, connection: Connection, request: Request) -> Handler | None:
-        """Starts a request at once and returns None, or returns what is to run as a task.
-
-        Raises:
-            ClientError: The request is refused.
-            Refused: There is no such method.
-        """
-
-    def note(self, connection: Connection, notification: Request) -> None:
-        """Takes note of what the peer tells; what is not understood is nothing."""
 
 
 @final
@@ -81,6 +59,7 @@ class Connection:
         control: Whether it came through the control socket.
         bus: Where events go.
         max_message: Longest line in bytes.
+        budget: What this and other connections may hold together; one of its own without.
 
     Attributes:
         context: The pipeline as this caller sees it.
@@ -101,6 +80,7 @@ class Connection:
         control: bool,
         bus: EventBus,
         max_message: int,
+        budget: Budget | None = None,
     ) -> None:
         self.context = context
         self.principal = principal
@@ -115,7 +95,9 @@ class Connection:
         self._bus = bus
         self._max_message = max_message
         self._splitter = LineSplitter(max_message)
-        self._writer = LineWriter(sock.fileno())
+        self._out = Outbox(sock.fileno(), self._hold_more)
+        self._budget = budget or Budget(SHARES * max_message)
+        self._reading = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._streams: set[RequestId] = set()
         self._finishing = False
@@ -129,7 +111,8 @@ class Connection:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._write)
-                await self._read(fd)
+                with self._reading:
+                    await self._read(fd)
                 await self._finish(fd)
                 nursery.cancel_scope.cancel()
         finally:
@@ -138,7 +121,8 @@ class Connection:
             self.running.clear()
             self.parked.clear()
             self.context.close()
-            self._writer.close()
+            self._out.close()
+            self._budget.leave(self)
             trio.lowlevel.notify_closing(fd)
             self._sock.close()
 
@@ -147,30 +131,68 @@ class Connection:
     @property
     def unread(self) -> int:
         """Bytes that wait for the peer to read."""
-        return self._writer.buffered
+        return self._out.unread
 
     async def drained(self, below: int) -> None:
         """Waits until the peer has left fewer than `below` bytes unread, or has gone."""
-        await self._writer.drained(below)
+        await self._out.drained(below)
 
     def send(self, line: bytes) -> None:
         """Writes a line, at once where the peer takes it; a peer that has gone is no error.
 
         A peer that leaves more unread than the longest message allows is disconnected.
         """
-        try:
-            self._writer.write(line)
-        except WriterClosed:
-            return
-        if self._writer.buffered > self._max_message:
-            self._bus.emit("rpc.slow_reader", level="warning", pid=self.principal.pid, bytes=self._writer.buffered)
-            self._writer.close()
-            if self._nursery is not None:
-                self._nursery.cancel_scope.cancel()
+        self._out.send(line)
 
     def notify(self, method: str, params: object = None) -> None:
         """Sends a notification."""
-        self.send(protocol.notification(method, params))
+        self._out.send(protocol.notification(method, params))
+
+    def tell_progress(self, request_id: RequestId, params: object) -> None:
+        """Tells of a request's progress; of what a peer that is late has not read, the newest is kept."""
+        self._out.tell_progress(request_id, protocol.notification("notifications/progress", params))
+
+    def tell(self, method: str, params: object) -> None:
+        """Tells what a peer that is late need not hear."""
+        self._out.tell(protocol.notification(method, params))
+
+    # ---- memory
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that its unfinished line and what the peer has not read take."""
+        return self._splitter.kept + self._out.held
+
+    @property
+    def owner(self) -> object:
+        """Whose it is: its process's, where that is known."""
+        return self.principal.pid or self.principal.name
+
+    def _hold_more(self) -> None:
+        if self._out.held > self._max_message:
+            self._drop_reader()
+        else:
+            self._budget.look(self)
+
+    def give_up(self, total: int, limit: int) -> None:
+        """Ends the connection, for all of them hold too much and it is the greediest; see `Budget`."""
+        if self._splitter.kept < self._out.held:
+            self._drop_reader()
+            return
+        self._splitter = LineSplitter(self._max_message)
+        self._bus.emit("rpc.rejected", level="warning", pid=self.principal.pid, reason="unfinished lines", bytes=total)
+        text = (
+            f"The unfinished lines of this socket's connections hold {total} bytes, and {limit} are allowed together "
+            f"({SHARES} times rpc.max_message); most of them are yours, and this connection is closed."
+        )
+        self.send(protocol.error_answer(None, -32600, text))
+        self._reading.cancel()
+
+    def _drop_reader(self) -> None:
+        self._bus.emit("rpc.slow_reader", level="warning", pid=self.principal.pid, bytes=self._out.held)
+        self._out.close()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
 
     async def ask(self, method: str, params: object) -> Answer:
         """Asks the peer and waits for its answer; where the wait is cancelled, the peer is told."""
@@ -202,6 +224,7 @@ class Connection:
     def _forget(self, request_id: RequestId) -> InFlight | None:
         request = self.running.pop(request_id, None)
         self._streams.discard(request_id)
+        self._out.forget(request_id)
         if self._room is not None:
             self._room.set()
         if self._idle is not None and not self.running:
@@ -210,7 +233,7 @@ class Connection:
 
     async def _write(self) -> None:
         try:
-            await self._writer.run()
+            await self._out.run()
         except WriterClosed:
             assert self._nursery is not None  # noqa: S101 - run() set it
             self._nursery.cancel_scope.cancel()
@@ -238,14 +261,16 @@ class Connection:
                         return
                 if not number % TURN:
                     await trio.lowlevel.checkpoint()
-            if self._splitter.pending > self._max_message:
-                self._refuse_oversized(self._splitter.pending)
-                return
+            if self._splitter.pending > LITTLE:
+                if self._splitter.pending > self._max_message:
+                    self._refuse_oversized(self._splitter.pending)
+                    return
+                self._budget.look(self)
 
     async def _has_room(self, fd: int) -> bool:
         """Waits until the peer has read what it was sent and has few enough requests running; whether it stayed."""
-        if self._writer.buffered > _HIGH_WATER:
-            await self._writer.drained(_LOW_WATER)
+        if self._out.unread > _HIGH_WATER:
+            await self._out.drained(_LOW_WATER)
         while len(self.running) >= _MAX_RUNNING:
             if _hung_up(fd):
                 return False
@@ -339,9 +364,9 @@ class Connection:
             self._idle = trio.Event()
             with trio.move_on_after(_HUP_POLL):
                 await self._idle.wait()
-        while self._writer.buffered and not _hung_up(fd):
+        while self._out.unread and not _hung_up(fd):
             with trio.move_on_after(_HUP_POLL):
-                await self._writer.drained()
+                await self._out.drained()
 
 
 class _Cancelled(msgspec.Struct):

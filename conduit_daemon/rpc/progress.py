@@ -17,13 +17,13 @@ from conduit_daemon.rpc.protocol import RequestId
 __all__ = ["forward", "listing_with_progress"]
 
 
-def forward(connection: Connection, token: RequestId, raw: msgspec.Raw) -> None:
-    """Passes a server's progress on; `raw` are the params of its notification."""
+def forward(connection: Connection, request_id: RequestId, token: RequestId, raw: msgspec.Raw) -> None:
+    """Passes a server's progress with a request on; `raw` are the params of its notification."""
     try:
         params = msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return  # what a server garbles is not worth more than silence
-    connection.notify("notifications/progress", {**params, "progressToken": token})
+    connection.tell_progress(request_id, {**params, "progressToken": token})
 
 
 async def listing_with_progress(

@@ -17,6 +17,7 @@ from conduit_daemon.hub.toolset import ToolSet
 from conduit_daemon.pipeline.gate import Context, Gate
 from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
+from conduit_daemon.rpc.budget import SHARES, Budget
 from conduit_daemon.rpc.connection import Connection, Dispatch
 from conduit_daemon.rpc.listener import Listener, peer
 from conduit_daemon.rpc.mcp import listed, tell_changed
@@ -55,6 +56,7 @@ class RpcServer:
         self._announced = announced
         self._connections = connections
         self._count = itertools.count(1)
+        self._budgets = {control: Budget(0) for control in (False, True)}
         self.methods: Dispatch | None = None
 
     def supervisor(self) -> Supervisor:
@@ -103,6 +105,8 @@ class RpcServer:
                     return  # it has gone already
             return
         assert self.methods is not None  # noqa: S101 - the application set it before the tree began
+        budget = self._budgets[control]
+        budget.limit = SHARES * config.rpc.max_message
         connection = Connection(
             sock,
             self.methods,
@@ -111,6 +115,7 @@ class RpcServer:
             control=control,
             bus=bus,
             max_message=config.rpc.max_message,
+            budget=budget,
         )
 
         async def serve() -> None:

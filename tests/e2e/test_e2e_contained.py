@@ -84,6 +84,45 @@ def streams_unread(sock: socket.socket) -> None:
         pour(sock, json.dumps(request).encode() + b"\n", 1)
 
 
+def unfinished_lines_of_many(sock: socket.socket) -> None:
+    others = [socket.socket(socket.AF_UNIX) for _ in range(40)]
+    for other in others:
+        other.settimeout(1)
+        other.connect(sock.getpeername())
+        pour(other, b"x" * 500_000, LIMIT // 500_000 - 1)
+    refused = 0
+    for other in others:
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            refused += b"unfinished lines" in other.recv(10_000)
+    assert refused >= 30  # of each four that fit one stays at most
+    KEPT_OPEN.extend(others)
+
+
+def big_answers_of_many_unread(sock: socket.socket) -> None:
+    for _ in range(40):
+        other = socket.socket(socket.AF_UNIX)
+        other.settimeout(1)
+        other.connect(sock.getpeername())
+        params = {"name": "a__big", "arguments": {"size": LIMIT // 2}}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        pour(other, json.dumps(request).encode() + b"\n", 1)
+        KEPT_OPEN.append(other)
+    time.sleep(3)
+
+
+def progress_and_logs_unread(sock: socket.socket) -> None:
+    shake = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "t", "version": "0"}, "capabilities": {}}
+    pour(sock, json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": shake}).encode() + b"\n", 1)
+    for number in range(1, 11):
+        meta = {"progressToken": f"a token of some length, of call {number}"}
+        params = {"name": "a__flood", "arguments": {"count": 20_000}, "_meta": meta}
+        request = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        pour(sock, json.dumps(request).encode() + b"\n", 1)
+    time.sleep(8)
+
+
+KEPT_OPEN: list[socket.socket] = []
+
 MISDEEDS: list[Callable[[socket.socket], None]] = [
     endless_line,
     malformed_lines_unread,
@@ -94,6 +133,9 @@ MISDEEDS: list[Callable[[socket.socket], None]] = [
     answers_to_nothing,
     questions_never_answered,
     streams_unread,
+    unfinished_lines_of_many,
+    big_answers_of_many_unread,
+    progress_and_logs_unread,
 ]
 
 
@@ -102,7 +144,7 @@ def test_a_peer_that_misbehaves_is_contained(
     start: Any, fake_server: Any, misdeed: Callable[[socket.socket], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     offering = f'[servers.o]\ncommand = "{sys.executable}"\nargs = ["{OFFERING}", "modern"]\n'
-    daemon = start(fake_server("a"), offering, rpc=f"max_message = {LIMIT}")
+    daemon = start(fake_server("a", "more"), offering, rpc=f"max_message = {LIMIT}")
     daemon.wait_ready("a", "o")
     process = psutil.Process(daemon.process.pid)
     honest = daemon.rpc()
@@ -120,7 +162,9 @@ def test_a_peer_that_misbehaves_is_contained(
     with capsys.disabled():
         print(f"\n{misdeed.__name__}: RSS +{grown / 1e6:.1f} MB, longest honest call {longest * 1000:.0f} ms")
     assert longest < 2
-    assert grown < 6 * LIMIT
+    assert grown < 8 * LIMIT  # four times is what all together may hold, and what is worked on comes beside
+    while KEPT_OPEN:
+        KEPT_OPEN.pop().close()
     sock.close()
     daemon.wait_until(lambda: daemon.status()["calls"]["in_flight"] == 0)
 

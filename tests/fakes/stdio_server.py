@@ -223,6 +223,9 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         case "flood":
             for i in range(arguments["count"]):
                 send({"method": "notifications/message", "params": {"level": "info", "data": i}})
+                if "progressToken" in meta:
+                    told = {"progressToken": meta["progressToken"], "progress": i + 1}
+                    send({"method": "notifications/progress", "params": told})
             answer(text("flooded"))
         case "scramble":
             for progress in (3, 1, 2, 2):

@@ -275,12 +275,28 @@ async def test_a_withdrawn_question_is_no_longer_an_approvers_work(pipeline: Mak
 async def test_a_thousand_open_questions_are_enough(pipeline: Make) -> None:
     made = pipeline()
     Watching(made)
-    flights = [begun(made, arguments={"n": n}) for n in range(1001)]
+    flights = [begun(made, arguments={"n": n}, principal=f"user{n // 100}") for n in range(1001)]
     assert flights[1000][1][0].kind == "rate_limited"
     assert all(outcomes == [] for _, outcomes in flights[:1000])
     for flight, _ in flights:
         flight.cancel()
     assert made.approvals.pending == {}
+
+
+async def test_one_agent_has_a_hundred_and_leaves_room_for_others(pipeline: Make) -> None:
+    made = pipeline()
+    watching = Watching(made)
+    flights = [begun(made, arguments={"n": n}, principal="greedy") for n in range(101)]
+    refused = flights[100][1][0].error
+    assert refused.kind == "rate_limited"
+    assert "100 calls of this agent wait for approval already" in refused.message
+    _, other = begun(made, principal="modest")
+    assert other == []
+    watching.decide(0)
+    await trio.sleep(0.01)
+    _, again = begun(made, arguments={"n": 500}, principal="greedy")
+    assert again == []
+    assert len(made.approvals.pending) == 101
 
 
 async def test_approved_and_without_a_server_is_unavailable(pipeline: Make) -> None:

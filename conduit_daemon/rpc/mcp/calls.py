@@ -5,7 +5,6 @@ A call takes the hot path: no task, and the server's result goes to the caller a
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, final
 
 import msgspec
@@ -75,16 +74,20 @@ class CallRequest:
         "_outcome",
         "_request_id",
         "_stateless",
+        "_token",
         "answered",
         "flight",
     )
 
-    def __init__(self, connection: Connection, request: Request, name: str, *, modern: bool) -> None:
+    def __init__(
+        self, connection: Connection, request: Request, name: str, token: RequestId | None = None, *, modern: bool
+    ) -> None:
         self.flight: Flight | None = None
         self._connection = connection
         self._method = request.method
         self._name = name
         self._modern = modern
+        self._token = token
         self._request_id: RequestId | None = request.number
         self._stateless: StatelessHost | None = None
         self._outcome: Outcome | None = None
@@ -101,6 +104,11 @@ class CallRequest:
             return HandshakeHost(self._connection) if self._connection.host.initialized else None
         self._stateless = StatelessHost(self._connection, meta, self)
         return self._stateless
+
+    def tell_progress(self, raw: msgspec.Raw) -> None:
+        """Tells of the call's progress, under the token of the request that waits for it at the moment."""
+        if self._request_id is not None and self._token is not None:
+            forward(self._connection, self._request_id, self._token, raw)
 
     def answer(self, outcome: Outcome) -> None:
         """Answers the request with what came of the call; where none waits, the next one that asks for it."""
@@ -126,8 +134,8 @@ class CallRequest:
         connection.settle(request_id, protocol.answer(request_id, result))
         return True
 
-    def resume(self, request: Request, name: str, responses: dict[str, Any]) -> None:
-        """Goes on with the input that a further request brings.
+    def resume(self, request: Request, name: str, responses: dict[str, Any], token: RequestId | None) -> None:
+        """Goes on with the input that a further request brings, and tells of progress under its token.
 
         Raises:
             ClientError: ``invalid_params``: it asks for something else than the call that waits.
@@ -136,6 +144,7 @@ class CallRequest:
             raise ClientError("invalid_params", "This requestState is another request's; send it with that one.")
         self._connection.parked.pop(self._stateless.state or "", None)
         request_id = self._request_id = request.number
+        self._token = token
         self._connection.running[request_id] = self
         self._stateless.take(responses)  # what was asked may outlive the call: a server asks while it starts, too
         if self._outcome is not None:
@@ -229,11 +238,11 @@ def _start(
     token = meta.pop("progressToken", None)
     modern = bool(meta) and is_modern(meta)
     if not isinstance(params.requestState, UnsetType) and modern:
-        _parked(connection, params.requestState).resume(request, name, params.inputResponses)
+        _parked(connection, params.requestState).resume(request, name, params.inputResponses, token)
         return
     if not modern and connection.host.log_level is not None:
         meta[LOG_LEVEL_KEY] = connection.host.log_level  # servers of the newer era are told with each call
-    in_flight = CallRequest(connection, request, name, modern=modern)
+    in_flight = CallRequest(connection, request, name, token, modern=modern)
     call = Call(
         id=context.gate.new_call_id(),
         name=name,
@@ -250,7 +259,7 @@ def _start(
         call,
         context,
         in_flight.answer,
-        on_progress=None if token is None else partial(forward, connection, token),
+        on_progress=None if token is None else in_flight.tell_progress,
     )
 
 

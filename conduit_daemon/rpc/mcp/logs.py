@@ -23,4 +23,4 @@ def forward_log(connection: Connection, server: str, method: str, params: msgspe
     said = message.get("level")
     if said in LEVELS and LEVELS.index(said) >= LEVELS.index(level):
         logger = message.get("logger")
-        connection.notify(method, {**message, "logger": f"{server}/{logger}" if isinstance(logger, str) else server})
+        connection.tell(method, {**message, "logger": f"{server}/{logger}" if isinstance(logger, str) else server})

@@ -69,7 +69,7 @@ class CallMethods:
             self._recall(params.toolset),
             params.response if params.calls is None else params.calls,
             options,
-            on_progress=_progress_to(connection, params.meta_),
+            on_progress=_progress_to(connection, request, params.meta_),
         )
 
     def _recall(self, toolset: str | None) -> ToolSet:
@@ -94,7 +94,7 @@ class CallMethods:
             timeout=params.timeout,
         )
         context = self._context(connection, principal, params.session)
-        outcome = await run(call, context, on_progress=_progress_to(connection, params.meta_))
+        outcome = await run(call, context, on_progress=_progress_to(connection, request, params.meta_))
         if outcome.error is not None:
             raise outcome.error
         if params.shape is None:
@@ -122,9 +122,9 @@ class CallMethods:
         return exposed
 
 
-def _progress_to(connection: Connection, meta: dict[str, Any]) -> OnProgress | None:
+def _progress_to(connection: Connection, request: Request, meta: dict[str, Any]) -> OnProgress | None:
     token = meta.get("progressToken")
-    return None if token is None else partial(forward, connection, token)
+    return None if token is None else partial(forward, connection, request.number, token)
 
 
 def _with_trace_context(meta: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

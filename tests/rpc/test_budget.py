@@ -1,0 +1,53 @@
+"""What connections may hold together: only the greediest has to give up, and only where it is too much."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conduit_daemon.rpc.budget import LITTLE, Budget
+
+
+class Holding:
+    def __init__(self, owner: object, held: int) -> None:
+        self.owner, self.held = owner, held
+        self.told: tuple[int, int] | None = None
+
+    def give_up(self, total: int, limit: int) -> None:
+        self.told = (total, limit)
+        self.held = 0
+
+
+def test_the_greediest_process_gives_up_its_largest_first() -> None:
+    budget = Budget(100 * LITTLE)
+    honest = Holding("honest", 40 * LITTLE)
+    greedy = [Holding("greedy", size * LITTLE) for size in (20, 30, 10)]
+    for holder in (honest, *greedy[:2]):
+        budget.look(holder)
+    assert not any(holder.told for holder in (honest, *greedy))
+    greedy[2].held = 10 * LITTLE + 1
+    budget.look(greedy[2])
+    assert greedy[1].told == (100 * LITTLE + 1, 100 * LITTLE)
+    assert [holder.told for holder in (honest, greedy[0], greedy[2])] == [None, None, None]
+    budget.leave(greedy[0])
+    budget.leave(greedy[0])
+    honest.held = 89 * LITTLE
+    budget.look(honest)
+    assert honest.told is None
+
+
+def test_who_holds_little_is_left_alone() -> None:
+    budget = Budget(0)
+    small = [Holding("one", LITTLE) for _ in range(100)]
+    for holder in small:
+        budget.look(holder)
+    assert not any(holder.told for holder in small)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50 * LITTLE)), max_size=30))
+def test_never_more_than_the_limit_is_held_by_those_who_hold_much(steps: list[tuple[int, int]]) -> None:
+    budget, holders = Budget(60 * LITTLE), [Holding(number % 2, 0) for number in range(4)]
+    for number, size in steps:
+        holders[number].held = size
+        budget.look(holders[number])
+        assert sum(holder.held for holder in holders if holder.held > LITTLE) <= budget.limit
