@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -46,7 +45,7 @@ from conduit_daemon.config import (
     needs_restart,
     state_directory,
 )
-from conduit_daemon.errors import ClientError, DaemonError
+from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.actor import Hub
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.toolset import ToolSet
@@ -116,16 +115,8 @@ async def serve(loaded: Loaded, environ: MutableMapping[str, str]) -> int:
             bus.emit("config.warning", level="warning", reason=warning)
         try:
             await Daemon(loaded, bus, masker, log, environ).run()
-        except DaemonError as error:
-            bus.emit("daemon.failed", level="error", reason=str(error))
-            return 1
-        except supervisors.ActorError as error:
-            crashed = f" The last crash was of {crash.text}" if crash.text else ""
-            bus.emit("daemon.failed", level="error", reason=f"The supervision tree gave up: {error}{crashed}")
-            return 1
-        except Exception as error:  # noqa: BLE001 - a defect; whoever has to find it reads the last line
-            text = "".join(traceback.format_exception(error))
-            bus.emit("daemon.failed", level="error", reason=_innermost(error), traceback=text)
+        except Exception as error:  # noqa: BLE001 - also a defect: whoever has to find it reads the last line
+            bus.emit("daemon.failed", level="error", **crash.why(error))
             return 1
         bus.emit("daemon.stopped")
         return 0
@@ -187,6 +178,7 @@ class Daemon:
             governance=self._governance,
             masker=masker,
         )
+        self._gate.problems += [self._audit.problem, log.problem, self._governance.problem]
         self._gate.configure(config)
         self._clients = ClientFactory(
             self._config,
@@ -216,7 +208,9 @@ class Daemon:
             bus=bus,
             notifier=self._notifier,
         )
-        self._meter = Meter(self._gate, self._reloader, version=self._version, connections=self._connections)
+        self._meter = Meter(
+            self._gate, self._reloader, self._audit, log, version=self._version, connections=self._connections
+        )
 
     async def run(self) -> None:
         """Serves until asked to stop, then stops in order.
@@ -390,13 +384,6 @@ class Daemon:
                     retry_after=1.0,
                 )
             )
-
-
-def _innermost(error: Exception) -> str:
-    """What went wrong, of the many things that a group of exceptions holds the first one."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return f"A defect of the daemon: {type(error).__name__}: {error}"
 
 
 def _tell_hub(server: str) -> None:

@@ -33,6 +33,10 @@ class StateFile(Generic[T]):
         path: Where it is; None keeps nothing.
         kind: The value's type.
         bus: Where ``state.unsaved`` and ``state.damaged`` go.
+
+    Attributes:
+        name: The file's name.
+        problem: Why it could not be written the last time; None where it could.
     """
 
     def __init__(self, path: Path | None, kind: type[T], bus: EventBus) -> None:
@@ -45,6 +49,8 @@ class StateFile(Generic[T]):
         self._changed = trio.Event()
         self._settled = trio.Event()
         self._failing = False
+        self.name = "" if path is None else path.name
+        self.problem: str | None = None
 
     def load(self) -> T | None:
         """The value kept; None where there is none. A damaged file is moved aside and said to be."""
@@ -99,12 +105,13 @@ class StateFile(Generic[T]):
             data = _encoded(make())
             await trio.to_thread.run_sync(_replace, path, data, abandon_on_cancel=abandon)
         except (OSError, ValueError) as error:
+            self.problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
             if not self._failing:
                 self._failing = True
-                reason = error.strerror if isinstance(error, OSError) else None
-                self._bus.emit("state.unsaved", level="error", file=path.name, reason=reason or str(error))
+                self._bus.emit("state.unsaved", level="error", file=path.name, reason=self.problem)
         else:
             self._failing = False
+            self.problem = None
             self._written = wanted
         settled, self._settled = self._settled, trio.Event()
         settled.set()

@@ -113,13 +113,17 @@ class ConfigStatus(Standing, frozen=True):
 
 
 class Status(Standing, frozen=True):
-    """The daemon at a glance; `health` is ``ok``, ``degraded`` or ``failing``."""
+    """The daemon at a glance; `health` is ``ok``, ``degraded`` or ``failing``.
+
+    `problems` are the daemon's own: one sentence each.
+    """
 
     version: str = ""
     pid: int = 0
     uptime: float = 0.0
     health: str = ""
     config: ConfigStatus = ConfigStatus()
+    problems: list[str] = []
     servers: dict[str, ServerStatus] = {}
     calls: CallCounts = CallCounts()
     approvals: int = 0

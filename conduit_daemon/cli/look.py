@@ -93,6 +93,8 @@ def print_status(found: Status) -> None:
     if found.approvals:
         parts.append(f"{output.amount(found.approvals, 'call')} waiting for approval")
     output.print_text(", ".join(parts))
+    for problem in found.problems:
+        output.print_text(f"\n{output.safe(problem)}")
     _print_config(found.config)
     if not found.servers:
         output.print_text("No servers are configured.")

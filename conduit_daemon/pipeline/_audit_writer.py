@@ -65,6 +65,8 @@ class AuditWriter:
         config: How long rows are kept, and whether arguments are; may be replaced at any time.
         backlog: What was noted and the thread has not taken yet.
         failing: Whether the last attempt to write failed.
+        failure: Why the last attempt that failed did.
+        lost: Rows lost in all, for want of room while they could not be written.
         suspected: Set where a reader found the file damaged, to have it looked at.
 
     Args:
@@ -87,6 +89,8 @@ class AuditWriter:
         self._lost = 0
         self._store: AuditStore | None = None
         self.failing = False
+        self.failure = ""
+        self.lost = 0
         self._retry_at = 0.0
         self._said = False
         self._said_at = float("-inf")
@@ -125,10 +129,14 @@ class AuditWriter:
                 if len(self._rows) < KEPT:
                     self._rows.append(self._columns(item))
                 else:
-                    self._lost += 1
+                    self._lose(1)
             self.backlog.drop(len(noted))
             time.sleep(0)  # lets the event loop run, which else waits for the interpreter's switch interval
-        self._lost += self.backlog.take_refused()
+        self._lose(self.backlog.take_refused())
+
+    def _lose(self, count: int) -> None:
+        self._lost += count
+        self.lost += count
 
     def _columns(self, noted: Noted) -> tuple[Any, ...]:
         (when, call, principal, server, tool, arguments, rule, decision, approver, kind, outcome, duration, size) = (
@@ -221,6 +229,7 @@ class AuditWriter:
     def _fail(self, error: Exception) -> None:
         now = time.monotonic()
         self.failing = True
+        self.failure = str(error)
         self._retry_at = now + _RETRY
         if now >= self._said_at + _SAID_EVERY:
             self._say_unavailable(str(error))

@@ -32,6 +32,7 @@ MOST_ROWS: Final = 10_000
 _FILE: Final = "audit.db"
 _FLUSH: Final = 2.0
 _SETTLE: Final = 0.5
+_LATE: Final = 5000  # rows, which half a second of the fastest calls does not make
 
 
 @final
@@ -67,6 +68,26 @@ class Audit:
     @config.setter
     def config(self, config: AuditConfig) -> None:
         self._writer.config = config
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not in the file yet."""
+        return self._writer.waiting
+
+    @property
+    def lost(self) -> int:
+        """Rows lost since the start, for want of room while they could not be written."""
+        return self._writer.lost
+
+    def problem(self) -> str | None:
+        """What is wrong with it at present; None where rows are written in time."""
+        if self._writer.failing:
+            why = f"The audit cannot be written ({self._writer.failure})"
+        elif self.waiting > _LATE:
+            why = "The audit is not written fast enough"
+        else:
+            return None
+        return f"{why}: {self.waiting} rows wait in memory, {self.lost} are lost."
 
     def record(self, outcome: Outcome, *, approver: str | None = None) -> None:
         """Notes a finished call, for the thread to write. Neither waits nor raises.

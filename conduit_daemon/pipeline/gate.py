@@ -75,6 +75,7 @@ class Gate:
         bus: Where events go.
         recorder: The audit; None where it is off.
         masker: Takes secrets out of what is said of a call that failed; results are data and are passed as they are.
+        problems: Asked what is wrong with the daemon beside its servers: each gives one sentence, or None.
         tracer: Makes a span of each call; None where nobody wants any.
         validators: The tools' schemas, compiled.
         aside: Where what is computed over many tools stops nobody.
@@ -109,6 +110,7 @@ class Gate:
         self.recorder = recorder
         self.masker = Masker() if masker is None else masker
         self.tracer: Tracer | None = None
+        self.problems: list[Callable[[], str | None]] = []
         self.governance = governance or Governance(None, bus)
         self.deadlines = self.governance.deadlines
         self.validators = Validators(on_unusable=self._unchecked)
@@ -137,6 +139,10 @@ class Gate:
     def _unchecked(self, entry: Entry, reason: str) -> None:
         server, tool = entry.server_id, entry.tool.name
         self.bus.emit("client.tool_unchecked", level="warning", server=server, tool=tool, reason=reason)
+
+    def found_problems(self) -> list[str]:
+        """What is wrong with the daemon beside its servers, one sentence each."""
+        return [problem for find in self.problems if (problem := find()) is not None]
 
     def _updated(self, server: str, uri: str) -> None:
         if self.on_updated is not None:

@@ -63,6 +63,16 @@ class Governance:
         self.rates.default = config.limits.rate
         self.rates.by_server = {name: server.rate for name, server in config.servers.items() if server.rate is not None}
 
+    def problem(self) -> str | None:
+        """What of all this cannot be kept at present; None where everything is."""
+        files = [
+            file for file in (self.pins.file, self.sessions.file, self._remembered.file) if file.problem is not None
+        ]
+        if not files:
+            return None
+        named = ", ".join(f"{file.name} ({file.problem})" for file in files)
+        return f"What must survive a restart cannot be saved: {named}."
+
     async def run(self) -> None:
         """Writes what must survive a restart and runs what waits, until cancelled."""
         async with trio.open_nursery() as nursery:

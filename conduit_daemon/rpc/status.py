@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,12 +31,14 @@ def status(
         connections: How many agents and administrators are connected.
     """
     servers = {server: server_status(gate, config, server) for server in config.servers}
+    problems = gate.found_problems()
     return {
         "version": version,
         "pid": os.getpid(),
         "uptime": round(trio.current_time() - started_at, 3),
-        "health": health(gate, config),
+        "health": health(gate, config, problems),
         "config": msgspec.to_builtins(standing),
+        **({"problems": problems} if problems else {}),
         "servers": servers,
         "calls": {"in_flight": len(gate.flights), "total": gate.total, "errors": gate.errors},
         "approvals": len(gate.governance.approvals.pending),
@@ -43,8 +46,11 @@ def status(
     }
 
 
-def health(gate: Gate, config: Config) -> str:
-    """``ok`` where every server that should run is ready or resting, ``failing`` where none is, else ``degraded``."""
+def health(gate: Gate, config: Config, problems: Sequence[str] = ()) -> str:
+    """``ok`` where every server that should run is ready or resting, ``failing`` where none is, else ``degraded``.
+
+    Where the daemon itself has problems it is ``degraded`` at best.
+    """
     states = [
         gate.ports[server].standing.state
         for server, wanted in config.servers.items()
@@ -52,7 +58,7 @@ def health(gate: Gate, config: Config) -> str:
     ]
     well = [state in ("ready", "idle", "stopped") for state in states]
     if all(well):
-        return "ok"
+        return "degraded" if problems else "ok"
     return "degraded" if any(well) else "failing"
 
 

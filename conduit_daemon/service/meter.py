@@ -10,11 +10,13 @@ from typing import Any, final
 import trio
 
 from conduit_daemon.clients.port import Port
+from conduit_daemon.pipeline.audit import Audit
 from conduit_daemon.pipeline.gate import Gate
 from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.tree import describe
 from conduit_daemon.service.watchdog import health_line
 from conduit_daemon.telemetry.endpoint import open_endpoint, serve_endpoint
+from conduit_daemon.telemetry.logging import Log
 from conduit_daemon.telemetry.metrics import Metrics, Readings, ServerReading
 from supervisors import ChildSpec
 
@@ -28,13 +30,27 @@ class Meter:
     Args:
         gate: The pipeline's shared parts; what is counted are its bus's events.
         reloader: Knows whether the configuration could be used when it was last read.
+        audit: Knows what it could not write.
+        log: As does this.
         version: The daemon's version.
         connections: The open connections to the sockets.
         root: The name of the supervision tree's root.
     """
 
-    def __init__(self, gate: Gate, reloader: Reloader, *, version: str, connections: Sized, root: str = "root") -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        reloader: Reloader,
+        audit: Audit,
+        log: Log,
+        *,
+        version: str,
+        connections: Sized,
+        root: str = "root",
+    ) -> None:
         self._gate = gate
+        self._audit = audit
+        self._log = log
         self._reloader = reloader
         self._version = version
         self._connections = connections
@@ -72,7 +88,8 @@ class Meter:
         """The daemon's line of health, as a service manager shows it."""
         gate = self._gate
         states = [port.standing.state for port in gate.ports.values()]
-        return health_line(states, len(gate.flights), rejected=self._reloader.rejected is not None)
+        rejected = self._reloader.rejected is not None
+        return health_line(states, len(gate.flights), rejected=rejected, problems=gate.found_problems())
 
     async def render(self) -> bytes:
         """All numbers as they are now, in Prometheus' text format. No message goes to the hub or to a client.
@@ -88,6 +105,10 @@ class Meter:
                 connections=len(self._connections),
                 servers=tuple(_server(gate, port) for port in gate.ports.values()),
                 mailboxes=dict(_mailboxes(await describe(self._root))),
+                log_lines_dropped=self._log.missing,
+                audit_rows_waiting=self._audit.waiting,
+                audit_rows_lost=self._audit.lost,
+                problems=len(gate.found_problems()),
             )
         )
         masker = gate.masker  # tools are labels, and are named by others

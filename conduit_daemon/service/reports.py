@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
+from conduit_daemon.errors import DaemonError
 from conduit_daemon.telemetry.events import Event, EventBus
-from supervisors import Crashed, ExitReason, Shutdown
+from supervisors import ActorError, Crashed, ExitReason, Shutdown
 from supervisors import events as reports
 
 __all__ = ["LastCrash", "report_to"]
@@ -31,6 +32,21 @@ class LastCrash:
     def __init__(self, bus: EventBus) -> None:
         self.text = ""
         bus.attach(self._take, types=["supervisor.child_terminated", "supervisor.start_failed"], level="warning")
+
+    def why(self, error: Exception) -> dict[str, str]:
+        """Why the daemon ends by `error`, as the fields of an event."""
+        if isinstance(error, DaemonError):
+            return {"reason": str(error)}
+        if isinstance(error, ActorError):
+            crashed = f" The last crash was of {self.text}" if self.text else ""
+            return {"reason": f"The supervision tree gave up: {error}{crashed}"}
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        return {
+            "reason": f"A defect of the daemon: {type(first).__name__}: {first}",
+            "traceback": "".join(traceback.format_exception(error)),
+        }
 
     def _take(self, event: Event) -> None:
         reason = str(event.fields.get("reason", ""))

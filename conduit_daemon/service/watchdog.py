@@ -149,13 +149,14 @@ async def report_health(notifier: Notifier, line: Callable[[], str], bus: EventB
         bus.detach(token)
 
 
-def health_line(states: Iterable[str], running: int, *, rejected: bool = False) -> str:
+def health_line(states: Iterable[str], running: int, *, rejected: bool = False, problems: Iterable[str] = ()) -> str:
     """One line on how the daemon is.
 
     Args:
         states: The state of each enabled server.
         running: How many calls are on their way.
         rejected: Whether the configuration as it was last read cannot be used.
+        problems: What is wrong with the daemon itself, one sentence each.
 
     Example:
         >>> health_line(["ready", "waiting", "idle"], 2)
@@ -169,4 +170,4 @@ def health_line(states: Iterable[str], running: int, *, rejected: bool = False) 
     parts.append(f"{running} call{'' if running == 1 else 's'} running")
     if rejected:
         parts.append("the changed configuration is rejected (conduit status)")
-    return ", ".join(parts)
+    return "; ".join([", ".join(parts), *problems])

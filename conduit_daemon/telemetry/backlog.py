@@ -52,6 +52,11 @@ class Backlog(Generic[T]):
             self._wake.set()
         return True
 
+    @property
+    def refused(self) -> int:
+        """How many items were refused since `take_refused` was last asked."""
+        return self._refused
+
     def take_refused(self) -> int:
         """How many items were refused since the last time that this was asked."""
         with self._lock:

@@ -38,6 +38,7 @@ _GATHER: Final = 0.01  # seconds: the thread wakes at most a hundred times in on
 _BATCH: Final = 32  # lines rendered before the write that lets the event loop run again
 _FLUSH: Final = 1.0
 _RETRY: Final = 1.0
+_REMEMBERED: Final = 60.0
 
 _NAMES: Final[dict[int, Level]] = {LEVELS[name]: name for name in get_args(Level)}
 
@@ -116,6 +117,19 @@ class Log:
         """The lowest level that is logged, of `server`'s events or of the daemon."""
         threshold = self._servers.get(server, self._threshold)
         return _NAMES[threshold]
+
+    @property
+    def missing(self) -> int:
+        """Lines dropped so far, those of which the log could not tell yet among them."""
+        return self.dropped + self._unreported + self._backlog.refused
+
+    def problem(self) -> str | None:
+        """What is wrong with it at present; None where all lines of the last minute were written."""
+        if self.missing > self.dropped:
+            return f"The log cannot be written, or not fast enough: {self.missing} lines were dropped."
+        if self.dropped and time.monotonic() < self._reported_at + _REMEMBERED:
+            return f"Log lines were dropped within the last minute; {self.dropped} since the start."
+        return None
 
     # --- the event loop's side
 

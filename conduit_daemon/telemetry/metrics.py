@@ -63,6 +63,10 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
         connections: Open connections to the sockets.
         servers: How each server stands.
         mailboxes: Waiting messages by the name of the actor.
+        log_lines_dropped: Lines of the log that could not be written.
+        audit_rows_waiting: Rows of the audit that are not in its file yet.
+        audit_rows_lost: Rows for which there was no room while they could not be written.
+        problems: How many problems of the daemon's own its status tells of.
     """
 
     version: str
@@ -70,6 +74,10 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0
     servers: tuple[ServerReading, ...] = ()
     mailboxes: Mapping[str, int] = {}
+    log_lines_dropped: int = 0
+    audit_rows_waiting: int = 0
+    audit_rows_lost: int = 0
+    problems: int = 0
 
 
 @final
@@ -234,6 +242,18 @@ def _read(readings: Readings) -> Iterator[Metric]:
     for one in servers:
         restarts.add_metric((one.server,), one.restarts)
     yield restarts
+    for name, text, count in (
+        ("conduit_log_lines_dropped", "Lines of the log that could not be written.", readings.log_lines_dropped),
+        ("conduit_audit_rows_lost", "Rows of the audit that could not be kept.", readings.audit_rows_lost),
+    ):
+        counter = CounterMetricFamily(name, text)
+        counter.add_metric((), count)
+        yield counter
+    waiting = readings.audit_rows_waiting
+    yield _gauge("conduit_audit_rows_waiting", "Rows of the audit that are not in its file yet.", [((), waiting)])
+    yield _gauge(
+        "conduit_problems", "Problems of the daemon's own, as its status tells them.", [((), readings.problems)]
+    )
     yield _gauge(
         "conduit_mailbox_messages",
         "Messages that wait for an actor.",
