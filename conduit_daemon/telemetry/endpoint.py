@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, final
 
 import trio
 
@@ -15,11 +16,12 @@ __all__ = ["open_endpoint", "serve_endpoint"]
 
 Render = Callable[[], Awaitable[bytes]]
 
-_MOST_CONNECTIONS: Final = 16
+_MOST_CONNECTIONS: Final = 32
 _LONGEST_HEAD: Final = 8192
 _PATIENCE: Final = 10.0
 _PIECE: Final = 4096
 _PAUSE: Final = 0.1
+_FRESH: Final = 0.2
 
 
 async def open_endpoint(listen: str) -> list[trio.SocketListener]:
@@ -48,33 +50,60 @@ async def serve_endpoint(listeners: Sequence[trio.SocketListener], render: Rende
         listeners: From `open_endpoint`.
         render: The metrics as they are now.
     """
-    room = trio.Semaphore(_MOST_CONNECTIONS)
+    fresh = _Fresh(render)
+    served: dict[trio.CancelScope, None] = {}
     async with trio.open_nursery() as nursery:
         for listener in listeners:
-            nursery.start_soon(_accept, listener, room, render, nursery)
+            nursery.start_soon(_accept, listener, served, fresh.text, nursery)
 
 
-async def _accept(listener: trio.SocketListener, room: trio.Semaphore, render: Render, nursery: trio.Nursery) -> None:
+async def _accept(
+    listener: trio.SocketListener, served: dict[trio.CancelScope, None], render: Render, nursery: trio.Nursery
+) -> None:
     while True:
-        await room.acquire()  # beyond the bound, connections wait in the kernel's queue
         try:
             stream = await listener.accept()
         except OSError:  # out of descriptors, or the client gave up in the queue
-            room.release()
             await trio.sleep(_PAUSE)
-        else:
-            nursery.start_soon(_serve, stream, room, render)
+            continue
+        if len(served) >= _MOST_CONNECTIONS:  # not the newest waits, but the one that has been at it longest goes
+            oldest = next(iter(served))
+            del served[oldest]
+            oldest.cancel()
+        scope = trio.CancelScope(deadline=trio.current_time() + _PATIENCE)
+        served[scope] = None
+        nursery.start_soon(_serve, stream, scope, served, render)
 
 
-async def _serve(stream: trio.SocketStream, room: trio.Semaphore, render: Render) -> None:
+async def _serve(
+    stream: trio.SocketStream, scope: trio.CancelScope, served: dict[trio.CancelScope, None], render: Render
+) -> None:
     try:
-        with trio.move_on_after(_PATIENCE):
+        with scope:
             async with stream:
                 await stream.send_all(await _answer(await _head(stream), render))
     except trio.BrokenResourceError:
         return  # the scraper has gone
     finally:
-        room.release()
+        served.pop(scope, None)
+
+
+@final
+class _Fresh:
+    """The metrics as they were a moment ago at most: whoever scrapes without end costs no more than a few a second."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self._text = b""
+        self._until = -math.inf
+        self._one_at_a_time = trio.Lock()
+
+    async def text(self) -> bytes:
+        async with self._one_at_a_time:
+            if trio.current_time() >= self._until:
+                self._text = await self._render()
+                self._until = trio.current_time() + _FRESH
+            return self._text
 
 
 async def _head(stream: trio.SocketStream) -> bytes:

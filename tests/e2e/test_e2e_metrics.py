@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -77,3 +80,40 @@ def test_an_address_that_is_taken_ends_the_start_with_the_reason(start: Any) -> 
     last = daemon.log()[-1]
     assert last["event"] == "daemon.failed"
     assert listen in last["reason"]
+
+
+def test_hostile_scrapers_cost_the_calls_nothing_and_an_honest_one_is_served(start: Any, fake_server: Any) -> None:
+    port = free_port()
+    daemon = start(fake_server("a"), f'[metrics]\nlisten = "127.0.0.1:{port}"\n')
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    rpc.call("a__echo", {"text": "warm"})
+    process = psutil.Process(daemon.process.pid)
+    descriptors, memory = process.num_fds(), process.memory_info().rss
+    hostile: list[socket.socket] = []
+
+    def connect(sent: bytes) -> None:
+        sock = socket.create_connection(("127.0.0.1", port))
+        sock.settimeout(0.05)
+        hostile.append(sock)
+        with contextlib.suppress(OSError):
+            sock.sendall(sent)
+
+    longest = 0.0
+    sent = [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\n\r\n", b"G" * 1_000_000, b"GET /" + b"x: y\r\n" * 100_000]
+    for number in range(1000):
+        connect(sent[number % 5] if number % 50 < 5 else b"G")
+        if not number % 10:
+            began = time.monotonic()
+            rpc.call("a__echo", {"text": "x"})
+            longest = max(longest, time.monotonic() - began)
+        if not number % 100:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+                assert parsed(answer.read().decode())("conduit_calls_total", server="a", tool="echo")
+    print(f"longest call beside a thousand hostile scrapers: {longest * 1000:.0f} ms")
+    assert longest < 0.5
+    assert process.num_fds() <= descriptors + 40
+    assert process.memory_info().rss - memory < 20_000_000
+    for sock in hostile:
+        sock.close()
+    daemon.wait_until(lambda: process.num_fds() <= descriptors + 2, 12)

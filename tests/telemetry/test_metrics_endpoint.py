@@ -80,20 +80,48 @@ async def test_what_is_no_http_is_refused(sent: bytes) -> None:
             assert (await stream.receive_some(12)) == b"HTTP/1.1 400"
 
 
-async def test_silent_connections_are_closed_and_others_are_served_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "_PATIENCE", 0.3)
+async def test_silent_connections_hold_up_nobody_and_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_PATIENCE", 2.0)
     async with served() as port:
         silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(endpoint._MOST_CONNECTIONS + 4)]
         gone = await trio.open_tcp_stream("127.0.0.1", port)
         await gone.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
         gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         await gone.aclose()
-        with trio.fail_after(5):
+        with trio.fail_after(1):
             status, _, _ = await trio.to_thread.run_sync(ask, port, "GET", "/metrics")
             assert status == 200
+        with trio.fail_after(5):
             for stream in silent:
                 assert await stream.receive_some() == b""
                 await stream.aclose()
+
+
+async def test_scraping_without_end_costs_a_few_renderings_a_second() -> None:
+    rendered = 0
+
+    async def render() -> bytes:
+        nonlocal rendered
+        rendered += 1
+        await trio.sleep(0.01)
+        return b"up 1\n"
+
+    port = free_port()
+    listeners = await open_endpoint(f"127.0.0.1:{port}")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_endpoint, listeners, render)
+        for _ in range(20):
+            async with trio.open_nursery() as askers:
+                for _ in range(5):
+                    askers.start_soon(trio.to_thread.run_sync, ask, port, "GET", "/metrics")
+        assert 1 <= rendered <= 20
+        before = rendered
+        await trio.sleep(0.25)
+        await trio.to_thread.run_sync(ask, port, "GET", "/metrics")
+        assert rendered == before + 1
+        nursery.cancel_scope.cancel()
+    for listener in listeners:
+        await listener.aclose()
 
 
 async def test_an_address_that_is_taken_is_said() -> None:
