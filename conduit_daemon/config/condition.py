@@ -7,12 +7,12 @@ the configuration is read, so names and literal patterns are tried one by one he
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from cel import Program
 
-__all__ = ["CONDITION_VARIABLES", "compile_condition"]
+__all__ = ["CONDITION_VARIABLES", "Work", "compile_condition", "work_of"]
 
 CONDITION_VARIABLES: Final = ("annotations", "args", "assigns", "principal", "server", "taint", "tool")
 """What an expression may speak of."""
@@ -28,7 +28,51 @@ _TYPES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "nul
 _LONGEST: Final = 10_000
 _DEEPEST: Final = 50
 _BOUND: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_MACRO: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(|[()]")
+_LITERAL: Final = re.compile(
+    r"""[bB]?[rR](?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"]*"|'[^']*')"""
+    r"""|[bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""",
+    re.DOTALL,
+)
+_CHARACTERS: Final = {"+": 20, "matches": 2_000, "contains": 5_000, "": 100_000}
+"""How many characters of a text cost as much as one step of a macro, by what looks at all of them (measured)."""
+
 _PATTERN: Final = re.compile(r"""\bmatches\s*\(\s*(r?'[^'\\]*'|r?"[^"\\]*")\s*\)""")
+
+
+class Work(NamedTuple):
+    """How the time that a condition takes grows with what it is asked about.
+
+    Attributes:
+        loops: How many macros over lists (``all``, ``exists``, ``map`` and their kind) are inside one another.
+        characters: How many characters of a text may cost a step each time.
+    """
+
+    loops: int
+    characters: int
+
+    def steps(self, items: int, characters: int) -> int:
+        """Steps, of a microsecond or less, that it takes at most on values of so many items and characters."""
+        return items**self.loops * (1 + characters // self.characters) if self.loops else 0
+
+
+def work_of(expression: str) -> Work:
+    """How much work a condition may make.
+
+    Example:
+        >>> work_of("args.to.all(x, args.to.exists_one(y, x == y))").loops
+        2
+    """
+    plain = _LITERAL.sub("''", expression)
+    opened: list[bool] = []
+    loops = 0
+    for found in _MACRO.findall(plain):
+        if found == ")":
+            del opened[-1:]
+        else:
+            opened.append(found != "(")
+            loops = max(loops, sum(opened))
+    return Work(loops, next(cost for word, cost in _CHARACTERS.items() if word in plain))
 
 
 def compile_condition(expression: str) -> Program:

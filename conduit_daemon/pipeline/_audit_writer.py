@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, final
 from conduit_daemon.config.model import AuditConfig
 from conduit_daemon.pipeline._audit_store import AuditStore, Damaged, is_damage, move_aside
 from conduit_daemon.pipeline.digest import canonical_digest, canonical_json
+from conduit_daemon.steady_clock import steady_clock
 from conduit_daemon.telemetry.backlog import Backlog
 from conduit_daemon.telemetry.events import Level
 from conduit_daemon.telemetry.masking import Masker, redact_arguments
@@ -32,6 +33,7 @@ _BREATH: Final = 32
 _RETRY: Final = 1.0
 _SAID_EVERY: Final = 60.0
 _DAY: Final = 86_400.0
+_JUMP: Final = 3600.0
 _PURGED_AT_ONCE: Final = 2000
 _LONGEST_ARGUMENTS: Final = 64 * 1024
 
@@ -96,6 +98,7 @@ class AuditWriter:
         self._said_at = float("-inf")
         self._moved_at = float("-inf")
         self._purge_at = 0.0
+        self._steady = steady_clock()
         # An earlier thread may hang in a write to a dead disk and come back one day.
         self._alone = threading.Lock()
 
@@ -190,9 +193,18 @@ class AuditWriter:
             for _ in rows:
                 self._rows.popleft()
         if purging:
-            removed = store.purge(time.time() - self.config.retention_days * _DAY, _PURGED_AT_ONCE)
+            removed = store.purge(self._believed() - self.config.retention_days * _DAY, _PURGED_AT_ONCE)
             # In portions, between which what has been noted meanwhile is written in time.
             self._purge_at = time.monotonic() + (0.0 if removed == _PURGED_AT_ONCE else _DAY)
+
+    def _believed(self) -> float:
+        """The time by which rows are old. A clock that was set forward is believed a day later: it may be set right
+        until then, and what is removed does not come back."""
+        now, steady = time.time(), self._steady()
+        if now <= steady + _JUMP:
+            return now
+        self._steady = steady_clock()
+        return steady
 
     def _open(self) -> AuditStore:
         if self._store is not None and not self._store.is_in_place():

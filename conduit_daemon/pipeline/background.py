@@ -46,6 +46,23 @@ def _rest_of(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
     return (yield from coroutine)
 
 
+def _contained(error: BaseException) -> Exception:
+    """What other people's code raised, as an exception that fails its call alone: ``sys.exit()``, or a cancellation
+    of asyncio's that came up in it, must not end the daemon.
+
+    Raises:
+        BaseException: It is not that code's: trio's cancellation, an interrupt, the end of a generator.
+    """
+    if isinstance(error, Exception):
+        return error
+    passing = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
+    if isinstance(error, passing) or (isinstance(error, BaseExceptionGroup) and error.subgroup(passing) is not None):
+        raise error
+    contained = RuntimeError(f"{type(error).__name__}: {error}")
+    contained.__cause__ = error
+    return contained
+
+
 @final
 class Background:
     """Runs coroutines whose end is told by a function call. Owned by whoever has `run` supervised."""
@@ -69,8 +86,8 @@ class Background:
         except StopIteration as stop:
             on_done(stop.value, None)
             return None
-        except Exception as error:  # noqa: BLE001 - passed on to who can tell what it means
-            on_done(None, error)
+        except BaseException as error:  # noqa: BLE001 - passed on to who can tell what it means
+            on_done(None, _contained(error))
             return None
         work = _Work(coroutine, on_done)
         begin = partial(_begin, work)
@@ -119,8 +136,8 @@ class _Work:
             with self._scope:
                 value = await _rest_of(self._coroutine)
                 failure = None
-        except Exception as error:  # noqa: BLE001 - as in start
-            failure = error
+        except BaseException as error:  # noqa: BLE001 - as in start
+            failure = _contained(error)
         finally:
             on_done, self._on_done = self._on_done, None
             if on_done is not None:

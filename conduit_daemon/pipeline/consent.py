@@ -44,10 +44,10 @@ class Consent:
         self._given: Binding | None = None
         self._governance = governance
 
-    @property
-    def given(self) -> bool:
-        """Whether somebody has approved this call."""
-        return self._given is not None
+    def covers(self, entry: Entry) -> bool:
+        """Whether somebody has approved this call of the tool as it is defined now, with whatever arguments."""
+        given = self._given
+        return given is not None and (given.server, given.definition) == (entry.server_id, entry.digest)
 
     @property
     def waits(self) -> bool:

@@ -11,7 +11,21 @@ from conduit_daemon.clients.port import Port
 if TYPE_CHECKING:
     from conduit_daemon.pipeline.gate import Gate
 
-__all__ = ["Context"]
+__all__ = ["Context", "Taint"]
+
+
+@final
+class Taint:
+    """The servers whose results are in a model's context. All views of one conversation share one.
+
+    Attributes:
+        servers: Their ids.
+    """
+
+    __slots__ = ("__weakref__", "servers")
+
+    def __init__(self, servers: frozenset[str] = frozenset()) -> None:
+        self.servers = servers
 
 
 @final
@@ -22,24 +36,38 @@ class Context:
         gate: The shared parts.
         on_taint: Called with each server's id that is added to the taint.
         within: The connection's own view, whose servers this one uses; None where it is that itself.
+        taint: What its conversation has read; None for a conversation of its own.
 
     Attributes:
         gate: The shared parts.
-        taint: Ids of the servers whose results were delivered to this caller.
         callers: By the id of a call that is on its way: who answers if its server asks something.
     """
 
-    __slots__ = ("_on_taint", "_own", "_within", "callers", "gate", "taint")
+    __slots__ = ("_on_taint", "_own", "_taint", "_within", "callers", "gate")
 
     def __init__(
-        self, gate: Gate, *, on_taint: Callable[[str], None] | None = None, within: Context | None = None
+        self,
+        gate: Gate,
+        *,
+        on_taint: Callable[[str], None] | None = None,
+        within: Context | None = None,
+        taint: Taint | None = None,
     ) -> None:
         self.gate = gate
         self._within = within
-        self.taint: frozenset[str] = frozenset()
+        self._taint = Taint() if taint is None else taint
         self.callers: dict[str, Caller] = {}
         self._on_taint = on_taint
         self._own: dict[str, tuple[Port, Port]] = {}
+
+    @property
+    def taint(self) -> frozenset[str]:
+        """Ids of the servers whose results were delivered to this caller."""
+        return self._taint.servers
+
+    def forget_taint(self) -> None:
+        """Takes the caller's conversation for a new one."""
+        self._taint.servers = frozenset()
 
     @property
     def track_taint(self) -> bool:
@@ -82,6 +110,6 @@ class Context:
 
     def add_taint(self, server: str) -> None:
         """A result of `server` is delivered to this caller."""
-        self.taint |= {server}
+        self._taint.servers |= {server}
         if self._on_taint is not None:
             self._on_taint(server)

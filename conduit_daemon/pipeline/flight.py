@@ -38,7 +38,7 @@ from conduit_daemon.pipeline.refusal import (
 )
 from conduit_daemon.pipeline.remembered import Binding
 from conduit_daemon.pipeline.resolve import resolve
-from conduit_daemon.pipeline.validate import check_arguments
+from conduit_daemon.pipeline.validate import check_call
 
 __all__ = ["Flight", "OnOutcome"]
 
@@ -149,7 +149,7 @@ class Flight:
             pins.check(entry)
             self._rule = None
         self._decision = "invalid"
-        check_arguments(entry, call.arguments, gate.validators)
+        check_call(entry, call, gate.validators)
         self._decision = "none"
         if gate.policy is None:
             self._prepare()
@@ -187,7 +187,7 @@ class Flight:
 
     def _need_consent(self, entry: Entry, decision: Decision, policy: str) -> None:
         consent = self._consent = self._consent or Consent(self._context.gate.governance)
-        if consent.given and self._hooked:  # what the operator's own hooks make of an approved call is approved
+        if self._hooked and consent.covers(entry):  # what the operator's own hooks make of an approved call is approved
             self._decision = "approve"
             self._prepare()
             return

@@ -50,8 +50,7 @@ class Hooks:
             Exception: What a hook raises.
         """
         for hook in self.before:
-            shown = msgspec.structs.replace(call, arguments=copy.deepcopy(call.arguments))
-            answer = await settled(hook(shown))
+            answer = await settled(hook(_copied(call)))
             if answer is None:
                 continue
             if isinstance(answer, Refusal):
@@ -74,8 +73,9 @@ class Hooks:
             Exception: What a hook raises, or why what it returned cannot be used.
         """
         for hook in self.after:
-            answer = await settled(hook(call, outcome))
-            if answer is None or answer is outcome:
+            shown = msgspec.structs.replace(outcome, call=_copied(call))
+            answer = await settled(hook(shown.call, shown))
+            if answer is None or answer is shown:
                 continue
             if not isinstance(answer, Outcome):
                 raise TypeError(f"{_name(hook)} must return an outcome or None, not {type(answer).__name__}")
@@ -111,6 +111,12 @@ def _load(hook: str) -> Callable[..., Any]:
         raise DaemonError(f"The hook {hook} is a {type(found).__name__}, which cannot be called.")
     function: Callable[..., Any] = found
     return function
+
+
+def _copied(call: Call) -> Call:
+    """`call` with values of its own, so that only what a hook returns counts."""
+    arguments, meta, assigns = copy.deepcopy((call.arguments, call.meta, call.assigns))
+    return msgspec.structs.replace(call, arguments=arguments, meta=meta, assigns=assigns)
 
 
 def _changed(outcome: Outcome, answer: Outcome) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, final
@@ -10,6 +9,7 @@ from typing import Final, Literal, final
 import msgspec
 
 from conduit_daemon.state_file import StateFile
+from conduit_daemon.steady_clock import steady_clock
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Answer", "Binding", "Remembered", "Scope"]
@@ -19,6 +19,8 @@ Scope = Literal["args", "tool"]
 
 _FILE: Final = "approvals.json"
 _MOST: Final = 10_000
+_AMISS: Final = 60.0
+"""Seconds by which a clock may have been set back over a restart and still be believed."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,6 +66,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: Scope
     answer: Answer
     until: float
+    seconds: float = 0.0
     once: bool = False
 
 
@@ -77,21 +80,25 @@ class Remembered:
     Args:
         directory: The state directory; None keeps nothing beyond this process.
         bus: Where events about the file go.
-        clock: Unix seconds.
+        clock: Unix seconds; None for those of a clock that nobody sets.
     """
 
-    def __init__(self, directory: Path | None, bus: EventBus, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path | None, bus: EventBus, clock: Callable[[], float] | None = None) -> None:
         self.file = StateFile(None if directory is None else directory / _FILE, list[_Kept], bus)
-        self._clock = clock
+        self._clock = clock or steady_clock()
         self._kept: dict[_Key, _Kept] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def load(self) -> None:
-        """Reads what was kept."""
+        """Reads what was kept; what is said to hold for longer than it was given for is not believed."""
         now = self._clock()
-        self._kept = {_key(kept.binding, kept.scope): kept for kept in self.file.load() or () if kept.until > now}
+        self._kept = {
+            _key(kept.binding, kept.scope): kept
+            for kept in self.file.load() or ()
+            if now < kept.until <= now + kept.seconds + _AMISS
+        }
 
     def recall(self, binding: Binding) -> Answer | None:
         """The answer that was given to this question before and still holds."""
@@ -115,7 +122,8 @@ class Remembered:
         """Has `answer` hold for the same question, for `seconds`, or until it is asked the next time (`once`)."""
         key = _key(binding, scope)
         self._kept.pop(key, None)
-        self._kept[key] = _Kept(binding=binding, scope=scope, answer=answer, until=self._clock() + seconds, once=once)
+        until = self._clock() + seconds
+        self._kept[key] = _Kept(binding=binding, scope=scope, answer=answer, until=until, seconds=seconds, once=once)
         if len(self._kept) > _MOST:
             del self._kept[next(iter(self._kept))]
         self._save()

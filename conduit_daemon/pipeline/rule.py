@@ -7,11 +7,11 @@ from typing import Any, Final, final
 
 import msgspec
 
-from conduit_daemon.config.condition import compile_condition
+from conduit_daemon.config.condition import Work, compile_condition, work_of
 from conduit_daemon.config.globs import matcher
 from conduit_daemon.config.model import UNTRUSTED, PolicyRule
 from conduit_daemon.hub.readings import matches_possibly, matches_surely
-from conduit_daemon.pipeline.nesting import MAX_DEPTH, too_deep
+from conduit_daemon.pipeline.nesting import MAX_DEPTH, extent, too_deep
 
 __all__ = ["Facts", "Rule"]
 
@@ -23,6 +23,8 @@ _DEFAULT_HINTS: Final[Mapping[str, bool]] = {
     "openWorldHint": True,
 }
 _OF_THE_CALL: Final = frozenset({"args", "assigns"})
+_MOST_STEPS: Final = 250_000
+"""Steps of a condition's macros, which stop everybody while they are made: some 0.2 s."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +75,10 @@ class Rule:
         self._taint = None if tainted_by is None else matcher(glob for glob in tainted_by if glob != UNTRUSTED)
         self._untrusted = tainted_by is not None and UNTRUSTED in tainted_by
         self._program = None
+        self._work = Work(0, 1)
         self._variables: frozenset[str] = frozenset()
         if config.when is not None:
+            self._work = work_of(config.when)
             try:
                 self._program = compile_condition(config.when)
             except ValueError as error:
@@ -123,10 +127,7 @@ class Rule:
         if self._program is None:
             return True, None
         values = {name: _VALUES[name](facts) for name in self._variables if name in _VALUES}
-        error = None
-        for name, value in values.items():
-            if too_deep(value):
-                error = f"its condition was not evaluated: {name} is nested deeper than {MAX_DEPTH} levels"
+        error = self._unfit(values)
         if error is None:
             try:
                 result = self._program.execute(values)
@@ -137,6 +138,15 @@ class Rule:
                     return result, None
                 error = "its condition gave neither true nor false"
         return self.effect != "allow", error
+
+    def _unfit(self, values: dict[str, Any]) -> str | None:
+        """Why the condition is not evaluated on such values: whoever calls chooses them, and all others would wait."""
+        for name, value in values.items():
+            if too_deep(value):
+                return f"its condition was not evaluated: {name} is nested deeper than {MAX_DEPTH} levels"
+        if self._work.loops and self._work.steps(*extent(list(values.values()))) > _MOST_STEPS:
+            return f"its condition was not evaluated: {' and '.join(sorted(values))} hold too much for its loops"
+        return None
 
 
 _VALUES: Final[Mapping[str, Any]] = {

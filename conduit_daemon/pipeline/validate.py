@@ -9,11 +9,11 @@ import jsonschema_rs
 
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
-from conduit_daemon.model import Tool
+from conduit_daemon.model import Call, Tool
 from conduit_daemon.pipeline.mismatch import LARGEST_PATTERN, Problem, find_problems, patterns_within
 from conduit_daemon.pipeline.nesting import MAX_DEPTH, patterns_of, too_deep, unfolded_size
 
-__all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "too_deep"]
+__all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "check_call", "too_deep"]
 
 _LARGEST_UNFOLDED: Final = 20_000
 _REMEMBERED: Final = 2_000
@@ -115,6 +115,18 @@ class Validators:
 
 
 _VALIDATORS: Final = Validators()  # only a memory of what was compiled: nothing can be told by it
+
+
+def check_call(entry: Entry, call: Call, validators: Validators) -> None:
+    """Passes a call whose arguments fit the tool's schema, and whose ``_meta`` and assigns can be worked on.
+
+    Raises:
+        ClientError: ``invalid_params``: those are nested too deeply; ``invalid_arguments``.
+    """
+    for what, value in (("_meta", call.meta), ("assigns", call.assigns)):
+        if value and too_deep(value):
+            raise ClientError("invalid_params", f"The call's {what} are nested deeper than {MAX_DEPTH} levels.")
+    check_arguments(entry, call.arguments, validators)
 
 
 def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validators = _VALIDATORS) -> None:

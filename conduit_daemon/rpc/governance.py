@@ -39,7 +39,6 @@ __all__ = ["GovernanceMethods"]
 
 _LARGEST_SHOWN: Final = 1 << 18
 _ALL_SHOWN: Final = 1 << 24
-_NO_TAINT: Final[frozenset[str]] = frozenset()
 
 
 @final
@@ -191,7 +190,7 @@ class GovernanceMethods:
         if params.session is None:
             for other in self._connections:
                 if params.principal in {None, other.principal.name} and other.context.taint:
-                    other.context.taint = _NO_TAINT
+                    other.context.forget_taint()
                     count += 1
         await sessions.file.saved()
         return {"reset": count}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import trio
 
-from conduit_daemon.config import Config, PolicyConfig, ServerConfig, ToolFilter
+from conduit_daemon.config import Config, PolicyConfig, PolicyRule, ServerConfig, ToolFilter
 from conduit_daemon.errors import ClientError
-from conduit_daemon.model import Tool
+from conduit_daemon.model import Outcome, Tool
+from conduit_daemon.pipeline import Answer, run, start
 from conduit_daemon.pipeline.sessions import Sessions
 from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import Event, EventBus
@@ -181,3 +182,46 @@ async def test_two_calls_of_one_conversation_taint_it_together_and_a_reset_is_fo
     assert sessions.reset("ann") == 2
     assert len(sessions) == 2
     assert sessions.reset(session="x") == 2
+
+
+async def test_what_one_call_of_a_conversation_reads_taints_those_that_wait(pipeline: Make) -> None:
+    made = pipeline()
+    sessions = made.governance.sessions
+    reading, sending, other = (sessions.context(made.context, "ann", session) for session in ("one", "one", "another"))
+    asked: list[str] = []
+    made.approvals.watch(lambda change: asked.append(change.question.id) if change.type == "requested" else None)
+    made.rules(
+        PolicyRule(effect="deny", tools=("send",), tainted_by=("s",)),
+        PolicyRule(effect="allow", tools=("list",)),
+        default="approve",
+    )
+    outcomes: dict[str, list[Outcome]] = {"sending": [], "other": []}
+    start(made.call(), sending, outcomes["sending"].append)
+    start(made.call(), other, outcomes["other"].append)
+    assert (await run(made.call("s__list"), reading)).kind == "ok"
+    for id in asked:
+        made.approvals.decide(id, Answer(decision="approve", approver="ann"))
+    with trio.fail_after(2):
+        while not outcomes["other"]:
+            await trio.sleep(0.001)
+    assert [outcomes[name][0].kind for name in ("sending", "other")] == ["denied", "ok"]
+    assert sessions.reset(session="one") == 1
+    assert sending.taint == frozenset()
+
+
+async def test_who_names_many_conversations_forgets_its_own_and_nobody_elses(
+    pipeline: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conduit_daemon.pipeline.sessions._MOST", 100)
+    made = pipeline()
+    sessions = made.governance.sessions
+    sessions.context(made.context, "bob", "x").add_taint("web")
+    sessions.context(made.context, "ann", "first").add_taint("web")
+    sessions.context(made.context, "ann", "second").add_taint("web")
+    for number in range(98):
+        sessions.context(made.context, f"ann/{number}", f"s{number}").add_taint("web")
+        sessions.context(made.context, "ann", "first")  # in use, and so kept
+    sessions.context(made.context, "ann", "one more").add_taint("web")
+    assert len(sessions) == 101
+    kept = [sessions.context(made.context, *key).taint for key in (("bob", "x"), ("ann", "first"), ("ann", "second"))]
+    assert kept == [{"web"}, {"web"}, frozenset()]

@@ -1,10 +1,11 @@
 """Conditions in CEL: what they see, and that one which fails never opens anything."""
 
+import time
 from typing import Any
 
 import pytest
 
-from conduit_daemon.config.condition import compile_condition
+from conduit_daemon.config.condition import compile_condition, work_of
 from conduit_daemon.config.model import PolicyConfig, PolicyRule
 from conduit_daemon.pipeline.policy import Decision, Facts, compile_policy
 
@@ -153,3 +154,57 @@ def test_what_could_never_be_evaluated_is_found_when_it_is_read(expression: str,
     assert words in str(caught.value)
     with pytest.raises(ValueError, match=r"^rules\[0\]: its condition"):
         compile_policy(PolicyConfig(rules=(PolicyRule(effect="deny", when=expression),)))
+
+
+HUGE: list[tuple[str, dict[str, Any]]] = [
+    ("args.a.exists(x, x == 'z')", {"a": ["a"] * 1_000_000}),
+    ("args.a.all(x, args.a.all(y, x == y))", {"a": [1] * 20_000}),
+    ("args.a.all(x, args.a.all(y, args.a.all(z, x == z)))", {"a": [1] * 500}),
+    ("args.a.map(x, x + args.t).size() > 5", {"a": ["a"] * 2_000, "t": "x" * 100_000}),
+    ("args.a.exists(w, args.t.contains(w))", {"a": ["b"] * 20_000, "t": "x" * 1_000_000}),
+    ("args.a.exists(w, args.t.matches(w))", {"a": ["(a|b)*c"] * 20_000, "t": "a" * 1_000_000}),
+    ("assigns.a.exists(x, x == 1)", {"a": [2] * 1_000_000}),
+]
+
+
+@pytest.mark.parametrize(("when", "values"), HUGE, ids=[when for when, _ in HUGE])
+@pytest.mark.parametrize(("effect", "decided"), [("allow", "approve"), ("approve", "approve"), ("deny", "deny")])
+def test_no_caller_makes_a_condition_take_long(when: str, values: dict[str, Any], effect: Any, decided: str) -> None:
+    rules = (PolicyRule(effect=effect, when=when),)
+    policy = compile_policy(PolicyConfig(default="approve", rules=rules))
+    began = time.perf_counter()
+    decision = policy.decide(Facts(server="s", tool="t", arguments=values, assigns=values))
+    assert time.perf_counter() - began < 1
+    assert decision.effect == decided
+    assert "hold too much for its loops" in decision.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("when", "values"),
+    [
+        ("args.to.exists(r, !r.endsWith('@corp'))", {"to": ["a@corp", "b@corp"] * 10, "body": "x" * 5_000_000}),
+        ("args.a.exists(x, x == 1) && args.b.exists(x, x == 1)", {"a": [2] * 50_000, "b": [2] * 50_000}),
+        ("args.t == '.all(x, .all(y, .all(z' && args.a.exists(x, x == 1)", {"a": [2] * 5_000, "t": ""}),
+        ("args.t.contains('z')", {"t": "x" * 10_000_000, "a": [1] * 100_000}),
+    ],
+)
+def test_what_people_ask_of_large_arguments_is_evaluated(when: str, values: dict[str, Any]) -> None:
+    policy = compile_policy(PolicyConfig(default="allow", rules=(PolicyRule(effect="deny", when=when),)))
+    decision = policy.decide(Facts(server="s", tool="t", arguments=values))
+    assert (decision.effect, decision.errors) == ("allow", ())
+
+
+@pytest.mark.parametrize(
+    ("expression", "loops"),
+    [
+        ("size(args.a) > 3", 0),
+        ("args.a.all(x, x == 1)", 1),
+        ("args.a.all(x, (x == 1)) && args.b.exists(y, y)", 1),
+        ("args.a . map (x, args.b.filter(y, y == x)).size() > 0", 2),
+        ("args.a.all(x, x == '(') && args.a.all(x, x == r'\\')", 1),
+        ('args.a == """it\'s .all(x, """ && args.b.exists_one(y, y.all(z, z))', 2),
+        ("args.all == 1", 0),
+    ],
+)
+def test_loops_are_counted_where_they_are_inside_one_another(expression: str, loops: int) -> None:
+    assert work_of(expression).loops == loops
