@@ -54,6 +54,38 @@ async def test_what_the_kernel_takes_needs_no_task() -> None:
         assert theirs.recv(100) == b"hello\n"
 
 
+async def test_lines_of_one_pass_of_the_loop_are_joined_and_one_that_comes_alone_is_not_delayed() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # which keeps each write apart
+    with ours, theirs:
+        theirs.setblocking(False)
+        writer = LineWriter(ours.fileno())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writer.run)
+            for number in (0, 10):
+                await trio.sleep(0.01)
+                assert writer.write(b"%d\n" % number) is None
+                assert theirs.recv(100) == b"%d\n" % number
+                waiting = [writer.write(b"%d\n" % (number + more)) for more in (1, 2, 3)]
+                assert all(queued is not None and not queued.started for queued in waiting)
+                await trio.lowlevel.wait_readable(theirs.fileno())
+                assert theirs.recv(100) == b"".join(b"%d\n" % (number + more) for more in (1, 2, 3))
+                assert all(queued is not None and queued.started for queued in waiting)
+            nursery.cancel_scope.cancel()
+
+
+async def test_flush_writes_what_nobody_will_drain_any_more() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        writer = LineWriter(ours.fileno())
+        writer.write(b"first\n")
+        writer.write(b"last\n")
+        writer.flush()
+        writer.close()
+        assert theirs.recv(100) == b"first\nlast\n"
+        theirs.close()
+        writer.flush()
+
+
 async def test_what_it_does_not_take_is_written_in_order_by_run_and_urgent_lines_go_first() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -79,6 +111,8 @@ async def test_what_it_does_not_take_is_written_in_order_by_run_and_urgent_lines
             nursery.cancel_scope.cancel()
         assert bytes(got) == big + b"urgent\nsecond\n"
         assert writer.buffered == 0
+        assert waiting.started  # whoever read it may act on it, though it waited first
+        assert not withdrawn.started
 
 
 async def test_a_peer_that_has_gone_is_told_by_write_and_by_run() -> None:

@@ -117,12 +117,16 @@ class LineDispatcher(Dispatcher):
             WriterStalled: The server left its input unread for `patience` seconds.
             OSError: Its output cannot be read.
         """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.deadlines.run)
-            nursery.start_soon(self._write, nursery.cancel_scope)
-            nursery.start_soon(self._watch_input)
-            await self._read()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.deadlines.run)
+                nursery.start_soon(self._write, nursery.cancel_scope)
+                nursery.start_soon(self._watch_input)
+                await self._read()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._writer.flush()  # perhaps the news of a cancelled call
+            self._writer.close()
 
     async def drain(self) -> None:
         """Takes in what a dead server had written before it died, while `run` may still be reading too.

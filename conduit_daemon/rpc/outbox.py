@@ -85,8 +85,9 @@ class Outbox:
         await self._writer.run()
 
     def close(self) -> None:
-        """Forgets what waits, and refuses more."""
+        """Writes what the peer takes now of what waits, forgets the rest, and refuses more."""
         self._newest.clear()
+        self._writer.flush()
         self._writer.close()
 
     def _watch(self) -> None:

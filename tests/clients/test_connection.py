@@ -303,6 +303,17 @@ async def test_a_cancelled_call_is_cancelled_at_the_server() -> None:
         assert json.loads(result["content"][0]["text"]) == [request_id]
 
 
+async def test_a_call_that_waited_before_it_was_written_may_have_run() -> None:
+    async with connected() as server:
+        calls = [server.begin("sleep", {"seconds": 30}) for _ in range(3)]  # the first is written at once
+        await server.call("echo", {"text": "what was begun before has been read"})
+        os.kill(server.watch.pid, signal.SIGKILL)
+        for _, got, done in calls:
+            with trio.fail_after(5):
+                await done.wait()
+            assert (got[0].kind, got[0].outcome) == ("unavailable", "outcome_unknown")
+
+
 async def test_progress_comes_to_who_asked() -> None:
     async with connected() as server:
         seen: list[Any] = []

@@ -75,6 +75,7 @@ async def settle() -> None:
 
 async def test_answers_find_their_call_in_any_order(server: Server) -> None:
     first, second = server.ask()[0], server.ask()[0]
+    await settle()
     assert [message["id"] for message in server.heard()] == [1, 2]
     server.say(b'{"jsonrpc":"2.0","id":2,"result":{"n":2}}\n{"jsonrpc":"2.0","id":"1","result":{"n":1}}\n')
     await settle()
@@ -171,6 +172,7 @@ async def test_progress_renews_the_silence_but_not_the_whole(autojump_clock: Moc
 async def test_cancelling_goes_ahead_of_what_is_queued_and_withdraws_what_was_not_sent(server: Server) -> None:
     dispatcher = server.dispatcher
     sent, _ = server.ask()
+    await settle()
     filler = dispatcher.begin(dispatcher.mint_id(), "x", {"fill": "x" * 200_000}, lambda result, error: None)
     queued, pending = server.ask()
     assert filler.sent
@@ -194,6 +196,7 @@ async def test_what_the_server_sends_unasked_reaches_the_peer(server: Server) ->
     assert server.notifications == ["notifications/message"]
     server.dispatcher.answer("a", {"roots": []})
     server.dispatcher.refuse("b", -32601, "no")
+    await settle()
     assert server.heard() == [
         {"jsonrpc": "2.0", "id": "a", "result": {"roots": []}},
         {"jsonrpc": "2.0", "id": "b", "error": {"code": -32601, "message": "no"}},
