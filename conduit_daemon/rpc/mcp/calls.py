@@ -26,6 +26,8 @@ __all__ = ["CallRequest", "call_tool", "complete", "failed_result", "get_prompt"
 UNKNOWN_TO_HOSTS: Final = frozenset({"unknown_tool", "unknown_toolset", "shutting_down", "internal", "invalid_params"})
 _NOT_FOUND: Final = -32002
 _MOST_PARKED: Final = 256
+_LOGGED_UNASKED: Final = "info"
+"""From which level on a host of the older era hears newer servers while it has not said; older ones choose themselves."""
 _HOSTS_OWN: Final = frozenset({-32021, -32042})
 """Codes of servers' errors that hosts act on: a capability is missing; the user must visit a URL first."""
 
@@ -240,8 +242,8 @@ def _start(
     if not isinstance(params.requestState, UnsetType) and modern:
         _parked(connection, params.requestState).resume(request, name, params.inputResponses, token)
         return
-    if not modern and connection.host.log_level is not None:
-        meta[LOG_LEVEL_KEY] = connection.host.log_level  # servers of the newer era are told with each call
+    if not modern and connection.host.initialized:  # servers of the newer era are told with each call, or log nothing
+        meta[LOG_LEVEL_KEY] = connection.host.log_level or _LOGGED_UNASKED
     in_flight = CallRequest(connection, request, name, token, modern=modern)
     call = Call(
         id=context.gate.new_call_id(),
