@@ -27,7 +27,7 @@ UNKNOWN_TO_HOSTS: Final = frozenset({"unknown_tool", "unknown_toolset", "shuttin
 _NOT_FOUND: Final = -32002
 _MOST_PARKED: Final = 256
 _LOGGED_UNASKED: Final = "info"
-"""From which level on a host of the older era hears newer servers while it has not said; older ones choose themselves."""
+"""From which level on a host of the older era hears newer servers before it has said; older ones choose themselves."""
 _HOSTS_OWN: Final = frozenset({-32021, -32042})
 """Codes of servers' errors that hosts act on: a capability is missing; the user must visit a URL first."""
 
