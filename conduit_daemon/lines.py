@@ -47,13 +47,13 @@ class LineSplitter:
     """Cuts a stream of chunks into lines, in time linear in the bytes however the chunks fall.
 
     Args:
-        limit: The longest line, in bytes, that is kept; of a longer one an ``Oversized`` remains.
+        limit: The longest line, in bytes, that is kept; of a longer one an ``Oversized`` remains. May be changed.
     """
 
-    __slots__ = ("_head", "_limit", "_parts", "_size", "_tail")
+    __slots__ = ("_head", "_parts", "_size", "_tail", "limit")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._parts: list[bytes] = []
         self._size = 0
         self._head = b""
@@ -71,7 +71,7 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
         """The lines that `chunk` completes, without their line feeds, in order."""
-        if not self._size and chunk.find(b"\n") == len(chunk) - 1 <= self._limit:
+        if not self._size and chunk.find(b"\n") == len(chunk) - 1 <= self.limit:
             return [chunk[:-1]]  # the usual case: one message, whole
         lines: list[bytes | Oversized] = []
         pieces = chunk.split(b"\n")
@@ -79,7 +79,7 @@ class LineSplitter:
         for count, piece in enumerate(pieces, 1):
             self._add(piece)
             lines.append(self._finish())
-            if len(chunk) <= self._limit:  # only the first could be too long, with what came before
+            if len(chunk) <= self.limit:  # only the first could be too long, with what came before
                 lines += pieces[count:]
                 break
         if last:
@@ -88,7 +88,7 @@ class LineSplitter:
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size <= self._limit:
+        if self._size <= self.limit:
             self._parts.append(piece)
             return
         if self._parts or not self._head:
@@ -107,7 +107,7 @@ class LineSplitter:
     def _finish(self) -> bytes | Oversized:
         size, parts = self._size, self._parts
         self._size, self._parts = 0, []
-        if size <= self._limit:
+        if size <= self.limit:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         line = Oversized(self._head, self._tail, size)
         self._head = self._tail = b""

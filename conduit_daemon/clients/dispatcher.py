@@ -110,6 +110,10 @@ class Dispatcher(ABC):
         self._peer = peer
         self._next_id = 0
 
+    def resize(self, max_message: int) -> None:
+        """Changes how long a message may be, from the next one on."""
+        self.max_message = max_message
+
     # ---- how messages travel
 
     @abstractmethod

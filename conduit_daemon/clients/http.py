@@ -77,7 +77,7 @@ class HttpTransport:
                 client,
                 config.url,
                 nursery,
-                max_message=settings.limits.current.max_result,
+                max_message=settings.max_message,
                 legacy=self._legacy,
                 on_lost=on_lost,
                 on_forgotten=self._forget,
@@ -88,11 +88,13 @@ class HttpTransport:
             if self._legacy:
                 await nursery.start(self._keep_stream, wire)
             task_status.started(wire)
+            forget = settings.limits.watch(lambda _: wire.resize(settings.max_message))
             try:
                 while True:  # an open stream would show a crash at once, though not a host that is gone
                     await trio.sleep(_HEARTBEAT * 4 if wire.streams else _HEARTBEAT)
                     wire.check()
             finally:
+                forget()
                 wire.close()
                 await self._say_farewell(wire)
 

@@ -17,7 +17,7 @@ import trio
 import supervisors
 from conduit_daemon.clients.port import Port, Standing
 from conduit_daemon.clients.standing import resting
-from conduit_daemon.config import Config, ServerConfig
+from conduit_daemon.config import Config, ServerConfig, started_alike
 from conduit_daemon.errors import ClientError
 from conduit_daemon.published import Published
 from supervisors import Backoff, ChildSpec
@@ -135,7 +135,7 @@ class Instances:
             if instance.settling:
                 continue
             base = self._ports.get(instance.server)
-            if self._config.current.servers.get(instance.server) != instance.config or (
+            if not started_alike(self._config.current.servers.get(instance.server), instance.config) or (
                 base is not None and base.standing.state == "stopped"
             ):
                 instance.wanted = False

@@ -1,7 +1,7 @@
 """Which clients there are: brings what runs in line with what the configuration says, again whenever it changes.
 
 It compares and converges: whatever sequence of configurations came, what runs in the end is what the last one
-says. Servers whose own table is unchanged are left alone.
+says. Servers whose own table says nothing new to the server itself are left alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import trio
 
 import supervisors
 from conduit_daemon.clients.port import Port
-from conduit_daemon.config import Config, ServerConfig
+from conduit_daemon.config import Config, ServerConfig, started_alike
 from conduit_daemon.published import Published
 from supervisors import Backoff, ChildSpec
 
@@ -74,7 +74,7 @@ class Roster:
                     self._under = under
                     self._running.clear()  # a supervisor that was restarted has no children
                 for server in {**self._config.current.servers, **self._running}:
-                    if server not in self._settling and self._running.get(server) != self._wanted(server):
+                    if server not in self._settling and not self._is_as_wanted(server):
                         self._settling.add(server)
                         nursery.start_soon(self._settle, server)
                 with trio.move_on_after(_LOOK):
@@ -84,9 +84,13 @@ class Roster:
         wanted = self._config.current.servers.get(server)
         return wanted if wanted is not None and wanted.enabled else None
 
+    def _is_as_wanted(self, server: str) -> bool:
+        return started_alike(self._running.get(server), self._wanted(server))
+
     async def _settle(self, server: str) -> None:
         try:
-            while self._running.get(server) != (wanted := self._wanted(server)):
+            while not self._is_as_wanted(server):
+                wanted = self._wanted(server)
                 if server in self._running:
                     await self._end(server)
                 elif wanted is not None:

@@ -66,6 +66,11 @@ class LineDispatcher(Dispatcher):
         self._lines: deque[bytes | Oversized] = deque()
         self._writer = LineWriter(write_fd, patience=patience)
 
+    def resize(self, max_message: int) -> None:
+        """Changes how long a line may be, from the next one on that is not whole yet."""
+        super().resize(max_message)
+        self._splitter.limit = max_message
+
     def send_request(
         self, pending: Pending, method: str, body: bytearray, headers: Mapping[str, str] | None
     ) -> Queued | None:
@@ -234,9 +239,10 @@ class StdioTransport:
             process.stdout_fd,
             process.stdin_fd,
             peer,
-            max_message=settings.limits.current.max_result,
+            max_message=settings.max_message,
             patience=settings.config.connect_timeout,
         )
+        forget = settings.limits.watch(lambda _: wire.resize(settings.max_message))
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(errors.run)
@@ -251,6 +257,7 @@ class StdioTransport:
                 on_lost(self._exited(exit_))
                 nursery.cancel_scope.cancel()
         finally:
+            forget()
             await process.close(broken=self._broken)
 
     async def _follow(self, wire: LineDispatcher, process: ServerProcess, on_lost: Callable[[Loss], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import trio
@@ -17,6 +17,8 @@ from conduit_daemon.config.model import LimitsConfig, ServerConfig
 from conduit_daemon.published import Published
 
 __all__ = ["CallHeaders", "Loss", "Settings", "Transport", "Unreachable"]
+
+_LEAST_MESSAGE: Final = 10 * 1024 * 1024
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: Host | None = None
     state: Path = Path()
     auth: Any = None
+
+    @property
+    def max_message(self) -> int:
+        """The longest message that is read of the server, in bytes.
+
+        A result over ``limits.max_result`` fails its call wherever that limit is; what is read has a floor beneath it,
+        since a listing of tools is no result, and a small limit on those must not keep a server from being listed.
+        """
+        return max(self.limits.current.max_result, _LEAST_MESSAGE)
 
     @property
     def call_timeout(self) -> float:

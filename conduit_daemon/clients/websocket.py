@@ -234,12 +234,12 @@ class WebSocketTransport:
                 url.raw_path.decode(),
                 subprotocols=[_SUBPROTOCOL],
                 extra_headers=[(name.encode(), value.encode()) for name, value in agent.items()],
-                max_message_size=settings.limits.current.max_result,
+                max_message_size=settings.max_message,
                 receive_buffer_size=_READ,
             )
         if scope.cancelled_caught:
             raise trio_websocket.HandshakeError("it ended the handshake, or answered with what is none")
-        wire = SocketDispatcher(settings.server, socket, peer, max_message=settings.limits.current.max_result)
+        wire = SocketDispatcher(settings.server, socket, peer, max_message=settings.max_message)
         task_status.started(wire)
         try:
             await wire.run()

@@ -1,6 +1,6 @@
 """The configuration: its Structs, reading it from a file, and what a reload changes."""
 
-from conduit_daemon.config.diff import Diff, diff, needs_restart
+from conduit_daemon.config.diff import Diff, diff, needs_restart, started_alike
 from conduit_daemon.config.globs import matcher
 from conduit_daemon.config.load import ImportedServers, Loaded, LoadedServer, import_servers, load, load_server, parse
 from conduit_daemon.config.model import (
@@ -67,5 +67,6 @@ __all__ = [
     "matcher",
     "needs_restart",
     "parse",
+    "started_alike",
     "state_directory",
 ]

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from conduit_daemon.config.model import Config
+from conduit_daemon.config.model import Config, ServerConfig, ToolFilter
 from conduit_daemon.config.places import agent_socket, control_socket, state_directory
 
-__all__ = ["Diff", "diff", "needs_restart"]
+__all__ = ["Diff", "diff", "needs_restart", "started_alike"]
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -46,6 +46,26 @@ def diff(old: Config, new: Config) -> Diff:
         changed=tuple(name for name, server in new.servers.items() if old.servers.get(name, server) != server),
         unchanged=tuple(name for name, server in new.servers.items() if old.servers.get(name) == server),
     )
+
+
+def started_alike(one: ServerConfig | None, other: ServerConfig | None) -> bool:
+    """Whether a server that was started by one table need not restart for the other; None is no server.
+
+    It need not for what governs its calls and is nothing to the server itself: which of its tools exist and how they
+    are described, whether it is trusted, pins, rates, and how many calls run at a time.
+
+    Example:
+        >>> from conduit_daemon.config.model import ServerConfig
+        >>> started_alike(ServerConfig(command="npx"), ServerConfig(command="npx", trusted=True))
+        True
+    """
+    if one is None or other is None:
+        return one is other
+    return _as_started(one) == _as_started(other)
+
+
+def _as_started(server: ServerConfig) -> ServerConfig:
+    return msgspec.structs.replace(server, tools=ToolFilter(), trusted=False, pin=False, rate=None, max_in_flight=1)
 
 
 _OF_SOCKET: Final = {

@@ -85,7 +85,7 @@ async def test_too_large_a_message_ends_the_socket_and_its_call_says_so(fake: An
     limits = LimitsConfig(max_result=100_000)
     async with connected(fake().url(scheme="ws"), limits=limits) as server:
         with pytest.raises(ClientError) as raised:
-            await server.call("big", {"size": 200_000})
+            await server.call("big", {"size": 11_000_000})
         assert raised.value.kind == "too_large"
         with trio.fail_after(5):
             await server.over.wait()
