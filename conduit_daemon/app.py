@@ -42,7 +42,6 @@ from conduit_daemon.config import (
     ServerConfig,
     diff,
     load_server,
-    needs_restart,
     state_directory,
 )
 from conduit_daemon.errors import ClientError
@@ -75,6 +74,7 @@ from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.reports import LastCrash, report_to
 from conduit_daemon.service.signals import Signals, answer_signals, caught
 from conduit_daemon.service.tree import describe
+from conduit_daemon.service.upkeep import Socket, State, Upkeep
 from conduit_daemon.service.watch import Watch
 from conduit_daemon.telemetry.events import EventBus
 from conduit_daemon.telemetry.logging import Log, open_logging
@@ -198,12 +198,12 @@ class Daemon:
             idle=self._gate.idle,
             on_change=_tell_hub,
         )
-        started, passed = config, frozenset(self._passed)
+        self._upkeep = Upkeep(bus)
         self._reloader = Reloader(
             loaded,
             environ,
             apply=self._apply,
-            unapplied=lambda: needs_restart(started, self._config.current, environ, passed),
+            passed=self._passed,
             clean=masker.mask,
             bus=bus,
             notifier=self._notifier,
@@ -221,7 +221,7 @@ class Daemon:
         """
         async with AsyncExitStack() as stack:
             signals = stack.enter_context(caught())
-            former = stack.enter_context(locked(self._state, self._guardian.token))
+            lock = stack.enter_context(locked(self._state, self._guardian.token))
             self._governance.load()
             listeners = open_listeners(self._config.current, self._environ, self._passed)
             for listener in listeners:
@@ -232,9 +232,11 @@ class Daemon:
             await stack.enter_async_context(self._meter.endpoint(self._config.current.metrics.listen))
             stack.push_async_callback(self._guardian.close)
             await self._guardian.start()
-            if former is not None:
-                self._guardian.end_former(former)
+            if lock.former is not None:
+                self._guardian.end_former(lock.former)
             stack.enter_context(report_to(self._bus))
+            state = State(lock, self._governance, self._clients)
+            self._upkeep.belongings = [state, self._audit, *map(Socket, listeners)]
             children = self._children(listeners, signals)
             await stack.enter_async_context(supervisors.open_supervisor(children, name="root"))
             self._bus.emit(
@@ -311,6 +313,7 @@ class Daemon:
                 ChildSpec(id="roster", start=lambda: self._roster.run, shutdown=_ROSTER_SHUTDOWN),
                 ChildSpec(id="instances", start=lambda: self._clients.instances.run, shutdown=_ROSTER_SHUTDOWN),
                 ChildSpec(id="reload", start=lambda: self._reloader.run),
+                ChildSpec(id="upkeep", start=lambda: self._upkeep.run),
                 ChildSpec(id="watch", start=lambda: Watch(self._config, self._reloader).run),
                 ChildSpec(id="clocks", start=lambda: self._clients.sleep.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
@@ -351,6 +354,7 @@ class Daemon:
         if new.log.level != old.log.level:
             self._log.set_level(new.log.level)
         self._config.publish(new)
+        self._upkeep.hurry()
         _tell_hub("")
         return diff(old, new)
 

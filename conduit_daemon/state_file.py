@@ -57,7 +57,7 @@ class StateFile(Generic[T]):
         if self._path is None:
             return None
         try:
-            return self._decoder.decode(self._path.read_bytes())
+            value = self._decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -66,6 +66,8 @@ class StateFile(Generic[T]):
                 self._path.rename(aside)
             self._bus.emit("state.damaged", level="error", file=self._path.name, reason=str(error), moved_to=aside.name)
             return None
+        self._make = lambda: value
+        return value
 
     def save(self, make: Callable[[], T]) -> None:
         """Has the value that `make` returns written soon; `make` is called in the event loop."""
@@ -74,6 +76,11 @@ class StateFile(Generic[T]):
         self._make = make
         self._wanted += 1
         self._changed.set()
+
+    def save_again(self) -> None:
+        """Has the value that was last loaded or saved written once more, for its file may be gone."""
+        if self._make is not None:
+            self.save(self._make)
 
     async def saved(self, patience: float = 2.0) -> bool:
         """Waits until all that is to be saved is, `patience` seconds at most; tells whether it is."""

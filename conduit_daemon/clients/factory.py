@@ -81,6 +81,11 @@ class ClientFactory:
 
         return start
 
+    def save_again(self) -> None:
+        """Has what is kept of the servers written once more, for its files may be gone."""
+        for kept in self._kept.values():
+            kept.save_again()
+
     def _instance(self, instance: Instance) -> Callable[[], Client]:
         server, port = instance.server, instance.port
         settings, timeline = self._settings(server, instance.config), self._timeline(server)

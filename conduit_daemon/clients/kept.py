@@ -67,6 +67,10 @@ class KeptListing:
             self._newest = kept
             self._file.save(lambda: kept)
 
+    def save_again(self) -> None:
+        """Has what is kept written once more, for its file may be gone."""
+        self._file.save_again()
+
     async def run(self) -> None:
         """Writes what is to be kept, until cancelled."""
         await self._file.run()

@@ -196,9 +196,12 @@ class AuditStore:
             raise
 
     def is_in_place(self) -> bool:
-        """Whether the path still names this file: it may have been removed, and rows would be written to nowhere."""
+        """Whether the path still names this file: it may have been removed, and rows would be written to nowhere.
+
+        So it would be where the journal beside it was. While the file is open, neither number is given to another.
+        """
         try:
-            return os.stat(self._path).st_ino == self._inode
+            return os.stat(self._path).st_ino == self._inode and os.stat(f"{self._path}-wal").st_size >= 0
         except OSError:
             return False
 

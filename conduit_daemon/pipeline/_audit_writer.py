@@ -70,6 +70,7 @@ class AuditWriter:
         failure: Why the last attempt that failed did.
         lost: Rows lost in all, for want of room while they could not be written.
         suspected: Set where a reader found the file damaged, to have it looked at.
+        missing: Set where the file was found gone, to have a new one begun.
 
     Args:
         path: The file.
@@ -83,6 +84,7 @@ class AuditWriter:
         self.config = config
         self.backlog = Backlog[Noted](UNPREPARED)
         self.suspected = False
+        self.missing = False
         self._path = path
         self._masker = masker
         self._tell = tell
@@ -106,6 +108,11 @@ class AuditWriter:
     def waiting(self) -> int:
         """How many rows are not in the file yet."""
         return len(self.backlog) + len(self._rows)
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is written to is still the one at its path; true where there is none."""
+        store = self._store
+        return store is None or store.is_in_place()
 
     def run(self) -> None:
         """Writes until the backlog is closed and all that was put before is written, or cannot be."""
@@ -178,12 +185,13 @@ class AuditWriter:
 
     def _bring_up_to_date(self) -> None:
         purging = time.monotonic() >= self._purge_at
-        if not self._rows and not purging and not self.suspected:
+        if not self._rows and not purging and not self.suspected and not self.missing:
             return
         if not self._rows and not self.config.enabled and not self._path.exists():
             self._purge_at = time.monotonic() + _DAY
             return
         store = self._open()
+        self.missing = False
         if self.suspected:
             store.check()
             self.suspected = False
@@ -209,6 +217,10 @@ class AuditWriter:
     def _open(self) -> AuditStore:
         if self._store is not None and not self._store.is_in_place():
             self._close()
+            reason = (
+                f"{self._path} was removed or replaced, and the rows in it are gone; the audit goes on in a new one."
+            )
+            self._tell("audit.lost", "error", reason=reason)
         if self._store is None:
             self._store = AuditStore(self._path)
         return self._store

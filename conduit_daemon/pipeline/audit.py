@@ -44,13 +44,15 @@ class Audit:
     Args:
         directory: The state directory; the file in it is ``audit.db``, readable by its owner alone.
         config: What is kept, and for how long.
-        bus: Where ``audit.unavailable``, ``audit.recovered`` and ``audit.corrupt`` go.
+        bus: Where ``audit.unavailable``, ``audit.recovered``, ``audit.corrupt`` and ``audit.lost`` go.
         masker: Takes known secrets out of arguments, where those are kept.
 
     Example:
         >>> audit = Audit(Path("/var/lib/conduit"), AuditConfig(), bus, masker)
         >>> ChildSpec(id="audit", start=lambda: audit.run)
     """
+
+    lost = "audit.lost"
 
     def __init__(self, directory: Path, config: AuditConfig, bus: EventBus, masker: Masker) -> None:
         self.path = directory / _FILE
@@ -130,6 +132,15 @@ class Audit:
             finally:
                 writing.deadline = trio.current_time() + _FLUSH
                 self._writer.backlog.close()
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is written to is still the one at `path`; true where nothing is written."""
+        return self._writer.is_in_place()
+
+    def restore(self, bus: EventBus) -> None:
+        """Has a new file begun, and ``audit.lost`` said; see `service.upkeep`."""
+        self._writer.missing = True
+        self._writer.backlog.hurry()
 
     async def query(
         self,

@@ -56,6 +56,11 @@ class Governance:
         self.sessions.load()
         self._remembered.load()
 
+    def save_again(self) -> None:
+        """Has all that is kept written once more, for its files may be gone."""
+        for file in (self.pins.file, self.sessions.file, self._remembered.file):
+            file.save_again()
+
     def configure(self, config: Config) -> None:
         """Takes over a configuration: it holds for the next call."""
         self.approvals.timeout = config.policy.approval_timeout

@@ -9,7 +9,8 @@ import pwd
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -31,19 +32,28 @@ _PAUSE: Final = 0.1
 class Listener:
     """A listening Unix socket, owned by the application so that it outlives a restart of its acceptor.
 
+    Args:
+        sock: The socket.
+        path: Where it listens.
+        control: Whether it is the control socket.
+        make: Makes another one like it at the same path; None where a service manager made it, to be left in place.
+
     Attributes:
         path: Where it listens.
         control: Whether it is the control socket.
     """
 
-    def __init__(self, sock: socket.socket, path: Path, *, control: bool, ours: bool) -> None:
+    def __init__(
+        self, sock: socket.socket, path: Path, *, control: bool, make: Callable[[], socket.socket] | None = None
+    ) -> None:
         sock.setblocking(False)
         self.path = path
         self.control = control
         self._sock = sock
-        self._ours = ours
+        self._make = make
         self._closed = False
         self._identity = _identity(path)
+        self._accepted: list[socket.socket] = []
 
     async def accept(self) -> socket.socket:
         """The next connection, non-blocking. A process out of descriptors pauses and goes on.
@@ -52,10 +62,13 @@ class Listener:
             trio.ClosedResourceError: The listener was closed.
         """
         while not self._closed:
+            if self._accepted:
+                return self._accepted.pop(0)
             try:
                 connected, _ = self._sock.accept()
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._sock.fileno())
+                with suppress(trio.ClosedResourceError):  # closed, or bound again
+                    await trio.lowlevel.wait_readable(self._sock.fileno())
             except OSError as error:
                 if error.errno in _OVERLOADED:
                     await trio.sleep(_PAUSE)
@@ -64,6 +77,35 @@ class Listener:
                 return connected
         raise trio.ClosedResourceError
 
+    def is_in_place(self) -> bool:
+        """Whether its file is where it was made, so that others can connect; true of one that is closed."""
+        return self._closed or _identity(self.path) == self._identity
+
+    def bind_again(self) -> None:
+        """Makes its file again, after somebody removed it. What has connected stays connected.
+
+        Raises:
+            DaemonError: It cannot be: another daemon listens there, or a service manager has to do it.
+        """
+        if self.is_in_place():
+            return
+        if self._make is None:
+            unit = f"conduit-{'control' if self.control else 'agent'}.socket"
+            raise DaemonError(
+                f"The file of the socket {self.path} is gone, and systemd made it: nobody can connect until "
+                f"the daemon and its sockets are restarted (systemctl restart {unit} conduit)."
+            )
+        sock = self._make()
+        sock.setblocking(False)
+        with suppress(OSError):  # who connected before the file was removed is still to be accepted
+            while True:
+                connected, _ = self._sock.accept()
+                connected.setblocking(False)
+                self._accepted.append(connected)
+        trio.lowlevel.notify_closing(self._sock.fileno())
+        self._sock.close()
+        self._sock, self._identity = sock, _identity(self.path)
+
     def close(self) -> None:
         """Stops listening and removes the socket's file, if this daemon made it and it is still the same."""
         if self._closed:
@@ -71,7 +113,9 @@ class Listener:
         self._closed = True
         trio.lowlevel.notify_closing(self._sock.fileno())
         self._sock.close()
-        if self._ours and self._identity is not None and _identity(self.path) == self._identity:
+        for connected in self._accepted:
+            connected.close()
+        if self._make is not None and self._identity is not None and _identity(self.path) == self._identity:
             self.path.unlink(missing_ok=True)
 
 
@@ -92,7 +136,7 @@ def open_listeners(config: Config, environ: Mapping[str, str], passed: Mapping[s
         for name, control in (("agent", False), ("control", True)):
             given = passed.get(name)
             if given is not None:
-                listeners.append(Listener(given, Path(given.getsockname()), control=control, ours=False))
+                listeners.append(Listener(given, Path(given.getsockname()), control=control))
                 continue
             path = (control_socket if control else agent_socket)(config, environ)
             mode = (0o660 if rpc.control_group else 0o600) if control else rpc.socket_mode
@@ -117,7 +161,14 @@ def open_listener(path: Path, *, control: bool, mode: int, group: str | None = N
     Raises:
         DaemonError: It cannot be listened there; the message says why and what to do.
     """
-    kind = "control" if control else "agent"
+
+    def make() -> socket.socket:
+        return _made(path, "control" if control else "agent", mode, group)
+
+    return Listener(make(), path, control=control, make=make)
+
+
+def _made(path: Path, kind: str, mode: int, group: str | None) -> socket.socket:
     size = len(os.fsencode(path))
     if size > _LONGEST_PATH:
         raise DaemonError(
@@ -127,7 +178,7 @@ def open_listener(path: Path, *, control: bool, mode: int, group: str | None = N
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _clear(path, kind)
-        return Listener(_listen(path, mode, group), path, control=control, ours=True)
+        return _listen(path, mode, group)
     except OSError as error:
         raise DaemonError(
             f"Cannot listen at {path} ({error.strerror or error}). "

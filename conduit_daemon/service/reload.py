@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, final
 
 import msgspec
 import trio
 
-from conduit_daemon.config import ConfigStanding, Diff, Loaded, Rejected, load
+from conduit_daemon.config import ConfigStanding, Diff, Loaded, Rejected, load, needs_restart
 from conduit_daemon.config.sources import digest
 from conduit_daemon.errors import ClientError, ConfigError, ConfigProblem, DaemonError
 from conduit_daemon.service.notify import Notifier
@@ -33,7 +33,7 @@ class Reloader:
         loaded: What the daemon was started with. Where there was no file, the default places are looked through again.
         environ: Where default places and references are looked up.
         apply: Takes a usable configuration over and returns what changed.
-        unapplied: The keys of a configuration that take a restart.
+        passed: The sockets that a service manager made, by name.
         clean: Masks what is secret in a text.
         bus: Where ``config.reloaded`` and ``config.rejected`` go.
         notifier: Told of the begin and the end.
@@ -49,7 +49,7 @@ class Reloader:
         environ: Mapping[str, str],
         *,
         apply: Callable[[Loaded], Diff],
-        unapplied: Callable[[], tuple[str, ...]],
+        passed: Collection[str],
         clean: Callable[[str], str],
         bus: EventBus,
         notifier: Notifier,
@@ -57,11 +57,11 @@ class Reloader:
         self.rejected: Rejected | None = None
         self.sources: Mapping[Path, str | None] = loaded.sources
         self._path = loaded.path
-        self._in_force = loaded
+        self._started = self._in_force = loaded
         self._since = time.time()
         self._environ = environ
         self._apply = apply
-        self._unapplied = unapplied
+        self._passed = passed
         self._clean = clean
         self._bus = bus
         self._notifier = notifier
@@ -142,6 +142,9 @@ class Reloader:
                 except ClientError:
                     return True  # it was said by an event
             return True
+
+    def _unapplied(self) -> tuple[str, ...]:
+        return needs_restart(self._started.config, self._in_force.config, self._environ, self._passed)
 
     async def _read(self) -> Loaded:
         return await trio.to_thread.run_sync(load, self._path, self._environ, abandon_on_cancel=True)

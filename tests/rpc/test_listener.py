@@ -92,7 +92,7 @@ async def test_a_socket_that_was_passed_in_stays_behind(folder: Path) -> None:
     passed = socket.socket(socket.AF_UNIX)
     passed.bind(str(path))
     passed.listen()
-    Listener(passed, path, control=False, ours=False).close()
+    Listener(passed, path, control=False).close()
     assert path.is_socket()
 
 
