@@ -67,7 +67,7 @@ class LineSplitter:
     @property
     def kept(self) -> int:
         """Bytes of the unfinished line that are kept: none of one that is too long already."""
-        return self._size if self._size <= self._limit else 0
+        return self._size if self._size <= self.limit else 0
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
         """The lines that `chunk` completes, without their line feeds, in order."""

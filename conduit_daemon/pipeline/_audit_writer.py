@@ -217,9 +217,7 @@ class AuditWriter:
     def _open(self) -> AuditStore:
         if self._store is not None and not self._store.is_in_place():
             self._close()
-            reason = (
-                f"{self._path} was removed or replaced, and the rows in it are gone; the audit goes on in a new one."
-            )
+            reason = f"{self._path} was removed or replaced, with the rows in it; a new one is begun."
             self._tell("audit.lost", "error", reason=reason)
         if self._store is None:
             self._store = AuditStore(self._path)

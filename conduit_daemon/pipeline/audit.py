@@ -52,7 +52,7 @@ class Audit:
         >>> ChildSpec(id="audit", start=lambda: audit.run)
     """
 
-    lost = "audit.lost"
+    lost_event = "audit.lost"
 
     def __init__(self, directory: Path, config: AuditConfig, bus: EventBus, masker: Masker) -> None:
         self.path = directory / _FILE

@@ -34,7 +34,7 @@ class Belonging(Protocol):
         """
 
     @property
-    def lost(self) -> str:
+    def lost_event(self) -> str:
         """The type of the event that says that it cannot be made again."""
 
 
@@ -58,7 +58,7 @@ class _Keeper(Protocol):
 class Socket:
     """The file of a listening socket."""
 
-    lost = "rpc.socket_lost"
+    lost_event = "rpc.socket_lost"
 
     def __init__(self, listener: _Listener) -> None:
         self._listener = listener
@@ -84,7 +84,7 @@ class State:
         keepers: Who keeps files in the directory.
     """
 
-    lost = "state.lost"
+    lost_event = "state.lost"
 
     def __init__(self, lock: _Lock, *keepers: _Keeper) -> None:
         self._lock = lock
@@ -153,6 +153,6 @@ class Upkeep:
         except DaemonError as error:
             if self._said.get(number) != str(error):
                 self._said[number] = str(error)
-                self._bus.emit(belonging.lost, level="error", reason=str(error))
+                self._bus.emit(belonging.lost_event, level="error", reason=str(error))
         else:
             self._said.pop(number, None)
