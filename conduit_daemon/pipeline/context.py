@@ -61,6 +61,11 @@ class Context:
         self._own: dict[str, tuple[Port, Port]] = {}
 
     @property
+    def connection(self) -> Context:
+        """The view of the connection that this one is on."""
+        return self if self._within is None else self._within
+
+    @property
     def taint(self) -> frozenset[str]:
         """Ids of the servers whose results were delivered to this caller."""
         return self._taint.servers

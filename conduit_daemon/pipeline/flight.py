@@ -19,7 +19,7 @@ from conduit_daemon.clients.port import Running
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
 from conduit_daemon.model import Call, Decided, Outcome
-from conduit_daemon.pipeline import progress
+from conduit_daemon.pipeline import progress, refusal
 from conduit_daemon.pipeline.account import account, defect, inspected, outcome_of
 from conduit_daemon.pipeline.approvals import Answer
 from conduit_daemon.pipeline.consent import Consent
@@ -29,13 +29,6 @@ from conduit_daemon.pipeline.gate import Phase
 from conduit_daemon.pipeline.limits import Slots
 from conduit_daemon.pipeline.policy import Decision, Policy
 from conduit_daemon.pipeline.rate import Token
-from conduit_daemon.pipeline.refusal import (
-    denied_by_rule,
-    denied_by_somebody,
-    nobody_to_ask,
-    not_answered,
-    waited_too_long,
-)
 from conduit_daemon.pipeline.remembered import Binding
 from conduit_daemon.pipeline.resolve import resolve
 from conduit_daemon.pipeline.validate import check_call
@@ -163,7 +156,7 @@ class Flight:
             self._decision = "allow"
             self._prepare()
         elif decision.effect == "deny":
-            self._deny(denied_by_rule(entry, decision.rule, decision.reason))
+            self._deny(refusal.denied_by_rule(entry, decision.rule, decision.reason))
         else:
             self._need_consent(entry, decision, policy.digest)
 
@@ -198,7 +191,7 @@ class Flight:
             self._prepare()
             return
         if not consent.somebody:
-            self._deny(nobody_to_ask(entry, decision.rule, decision.reason))
+            self._deny(refusal.nobody_to_ask(entry, decision.rule, decision.reason))
         consent.ask(self.call, entry, decision, binding, self._taint(), partial(self._answered, consent, binding))
         if consent.waits:
             self._parked = "approval", consent.withdraw
@@ -225,7 +218,7 @@ class Flight:
         consent.accept(answer, binding)
         if answer.decision == "deny":
             approval = consent.pending.question.id if consent.pending is not None else None
-            self._deny(denied_by_somebody(self._found, binding.rule, answer, approval))
+            self._deny(refusal.denied_by_somebody(self._found, binding.rule, answer, approval))
         self._decision = "approve"
 
     # ---- hooks and limits before the call
@@ -280,7 +273,9 @@ class Flight:
             if place is None or place in self._held:
                 continue
             if not place.take_now():
-                self._park("slot", partial(place.leave, place.queue(partial(self._given, place))))
+                self._park(
+                    "slot", partial(place.leave, place.queue(partial(self._given, place), self._context.connection))
+                )
                 return
             self._held.append(place)
         self._send()
@@ -353,12 +348,12 @@ class Flight:
         waited = trio.current_time() - self.began
         what = None if self._parked is None else self._parked[0]
         if what is None or what == "hook":
-            self.abort(not_answered(waited, sent=self._sent, hook=what == "hook"))
+            self.abort(refusal.not_answered(waited, sent=self._sent, hook=what == "hook"))
         elif what == "approval" and self._consent is not None:
             self._decision = "deny"
             self.abort(self._consent.unanswered())
         else:
-            self.abort(waited_too_long(waited))
+            self.abort(refusal.waited_too_long(waited))
 
     def _fail(self, error: Exception) -> None:
         self._end(None, False, defect(error, self.call, self._context.gate.bus, sent=self._sent))

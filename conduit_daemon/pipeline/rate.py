@@ -13,6 +13,8 @@ from conduit_daemon.hub.toolset import Entry
 __all__ = ["Rates", "Token"]
 
 _PRUNED_FROM: Final = 4096
+_MOST: Final = 100_000
+"""Buckets that are not full; a caller that makes up more names than these shares its user's."""
 _ROUNDING: Final = 1e-9
 
 
@@ -61,6 +63,8 @@ class Rates:
             ClientError: ``rate_limited``: none comes in that time; ``retry_after`` says when one will.
         """
         key = (principal, entry.server_id, entry.tool.name)
+        if len(self._full_at) >= _MOST and key not in self._full_at:
+            key = (principal.partition("/")[0], entry.server_id, entry.tool.name)
         limit = self.limit_of(entry.server_id)
         if limit is None:
             return Token(key, 0.0, 0.0)

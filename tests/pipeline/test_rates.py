@@ -75,6 +75,23 @@ def test_buckets_that_are_full_again_are_forgotten() -> None:
     assert len(rates._full_at) <= 4097
 
 
+def test_no_number_of_made_up_names_takes_more_than_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conduit_daemon.pipeline.rate._MOST", 5_000)
+    rates = Rates()
+    rates.default = RateConfig(calls=1, per=86_400)
+    refused = 0
+    for number in range(10_000):
+        try:
+            rates.reserve(f"ann/{number}", ENTRY, 0.0, 0)
+        except ClientError:
+            refused += 1
+    assert len(rates._full_at) == 5_001
+    assert refused == 4_999  # they share one bucket, the user's
+    assert not rates.reserve("bob", ENTRY, 0.0, 0).wait
+    with pytest.raises(ClientError):
+        rates.reserve("ann/0", ENTRY, 0.0, 0)
+
+
 async def test_a_call_waits_for_its_token_within_its_time(
     pipeline: Make, autojump_clock: trio.testing.MockClock
 ) -> None:
