@@ -168,7 +168,7 @@ class _Prompt:
             self._waiting[call.id] = self._waiting.pop(call.id)
             self._shown = None
         elif key in KEYS and KEYS[key].decision == "approve" and not is_whole(call) and call.id not in self._read:
-            self._say("  Some arguments have not been shown; look at all of them first (f).")
+            self._say("  Not all of it has been shown; look at it whole first (f).")
         elif key in KEYS:
             self._decide(call, KEYS[key])
 

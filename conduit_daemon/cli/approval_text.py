@@ -20,7 +20,7 @@ _LINES: Final = 16
 _TEXT: Final = 160
 _TAIL: Final = 50
 _KEY: Final = 40
-_NAME: Final = 120
+_NAME: Final = 160
 _REASON: Final = 400
 _LISTED: Final = 10
 _ALL: Final = 1200
@@ -28,10 +28,13 @@ _ALL: Final = 1200
 
 def described(call: Approval, *, whole: bool = False) -> str:
     """A waiting call for a person: long texts and long arguments are folded unless it is to be whole."""
-    head = (
-        f"{_name(call.principal)} calls {_name(call.exposed_name)}  "
-        f"(server {_name(call.server)}, tool {_name(call.tool)})"
+    exposed, tool = (output.inline(name) if whole else _name(name) for name in (call.exposed_name, call.tool))
+    called = (
+        f"{exposed}  (server {_name(call.server)}, tool {tool})"
+        if tool != exposed
+        else f"{exposed}  (server {_name(call.server)})"
     )
+    head = f"{_name(call.principal)} calls {called}"
     lines = [head, *(f"  {line}" for line in (_pretty(call.arguments) if whole else _folded(call.arguments)))]
     if call.taint:
         lines.append(f"  the model has read what came from: {_listed(call.taint)}")
@@ -46,13 +49,15 @@ def described(call: Approval, *, whole: bool = False) -> str:
         lines.append("  The arguments are too large to be shown whole; approve only what you have seen by other means.")
     elif not whole and not is_whole(call):
         left = len(call.arguments) - _LINES
-        lines.append(f"  {output.amount(left, 'argument')} more of {len(call.arguments)}, f shows them")
+        more = f"{output.amount(left, 'argument')} more of {len(call.arguments)}" if left > 0 else "Its name is longer"
+        lines.append(f"  {more}, f shows {'them' if left > 0 else 'it'}")
     return "\n".join(lines)
 
 
 def is_whole(call: Approval) -> bool:
-    """Whether a folded description names every argument, though it may fold their values."""
-    return len(call.arguments) <= _LINES
+    """Whether a folded description has the whole name of what is called, which may be a URI, and of every argument,
+    though it may fold their values."""
+    return len(call.arguments) <= _LINES and max(map(len, map(output.inline, (call.exposed_name, call.tool)))) <= _NAME
 
 
 def brief(arguments: dict[str, Any]) -> str:
@@ -89,7 +94,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _name(text: str) -> str:
-    return output.inline(text, _NAME)
+    return _cut(output.inline(text), _NAME)
 
 
 def _listed(names: list[str]) -> str:

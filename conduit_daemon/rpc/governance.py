@@ -143,6 +143,10 @@ class GovernanceMethods:
         entry = catalogue.known.resolve(name)
         if entry is not None:
             return entry
+        if name.startswith(("resource:", "prompt:")):
+            offer = catalogue.offers.resolve(name)
+            if offer is not None:
+                return offer.entry
         for server in self._config.current.servers:
             prefix = exposed_prefix(server)
             port = self._gate.ports.get(server)

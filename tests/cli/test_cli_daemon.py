@@ -140,7 +140,7 @@ def test_a_person_is_asked_on_a_terminal(daemon):
     seen(b"left")
     time.sleep(0.5)
     os.write(ours, b"a")
-    seen(b"look at all of them first")
+    seen(b"look at it whole first")
     os.write(ours, b"f")
     seen(b"Ask about many")
     os.write(ours, b"a")

@@ -74,6 +74,17 @@ def test_the_end_of_a_long_text_is_seen():
     assert "; rm -rf ~" in brief({"command": command})
 
 
+def test_a_resource_is_its_uri_which_is_not_approved_unseen():
+    uri = f"resource:file:///srv/{'a/../' * 200}etc/passwd"
+    call = Approval(principal="ann", server="files", tool=uri, exposed_name=uri)
+
+    assert described(call).splitlines()[0].endswith("etc/passwd  (server files)")
+    assert described(call).splitlines()[-1] == "  Its name is longer, f shows it"
+    assert not is_whole(call)
+    assert uri in described(call, whole=True)
+    assert is_whole(Approval(server="files", tool="resource:file:///srv/a", exposed_name="resource:file:///srv/a"))
+
+
 def test_what_is_too_large_to_be_told_whole_is_said_last():
     for whole in (False, True):
         last = described(Approval(arguments={"a": 1}, folded=True), whole=whole).splitlines()[-1]

@@ -9,7 +9,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conduit_daemon.config import Config, LimitsConfig, PolicyConfig
+from conduit_daemon.config import Config, LimitsConfig, PolicyConfig, ServerConfig
+from conduit_daemon.model import Outcome
 from conduit_daemon.pipeline import Context, start
 from conduit_daemon.pipeline.limits import Slots, Waiting
 
@@ -80,3 +81,20 @@ async def test_who_floods_a_server_keeps_nobody_else_waiting_for_more_than_one_c
     assert ended == ["greedy ok", "greedy ok", "modest ok", "greedy ok"]
     await trio.sleep(1)
     assert ended[-1] == "modest ok"
+
+
+async def test_a_call_that_finds_no_slot_in_its_time_is_rate_limited_and_was_not_sent(
+    pipeline: Callable[..., Any], autojump_clock: trio.testing.MockClock
+) -> None:
+    servers = {"s": ServerConfig(command="x", max_in_flight=1)}
+    made = pipeline(Config(policy=PolicyConfig(default="allow"), servers=servers))
+    made.server.delay = 30.0
+    first: list[Outcome] = []
+    start(made.call(), made.context, first.append)
+    outcome = await made.run(timeout=2.0)
+    assert (outcome.kind, outcome.sent, outcome.duration) == ("rate_limited", "not_sent", 2.0)
+    assert outcome.error is not None
+    assert outcome.error.retry_after == 1.0
+    late = await made.run(timeout=70.0)
+    assert (late.kind, first[0].kind) == ("ok", "ok")
+    assert len(made.server.received) == 2

@@ -1,6 +1,7 @@
 """Conditions in CEL: what they see, and that one which fails never opens anything."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -208,3 +209,13 @@ def test_what_people_ask_of_large_arguments_is_evaluated(when: str, values: dict
 )
 def test_loops_are_counted_where_they_are_inside_one_another(expression: str, loops: int) -> None:
     assert work_of(expression).loops == loops
+
+
+async def test_a_condition_that_fails_is_an_event_without_the_calls_values(pipeline: Callable[..., Any]) -> None:
+    made = pipeline()
+    made.rules(PolicyRule(effect="deny", when="args.secret.startsWith('x')", name="odd"), default="allow")
+    assert (await made.run(arguments={"secret": {"k": "hunter2"}})).kind == "denied"
+    (event,) = [event for event in made.events if event.type == "policy.condition_failed"]
+    assert (event.server, event.tool, event.level) == ("s", "send", "warning")
+    assert event.fields["reason"].startswith("odd: its condition could not be evaluated")
+    assert "hunter2" not in event.fields["reason"]
