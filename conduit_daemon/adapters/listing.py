@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from conduit_daemon.adapters import anthropic, gemini, openai, plain
 from conduit_daemon.collector import large_data
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import ToolSet
+from conduit_daemon.lines import TURN
 from conduit_daemon.model import Dropped
 from conduit_daemon.telemetry.events import EventBus
 
@@ -21,6 +23,7 @@ Api = Literal["chat", "responses"]
 
 _OPENAI_TAKES: Final = 128
 _AT_ONCE: Final = 100  # so many convert in a few milliseconds
+_FEW: Final = 50
 
 
 class ListingOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +44,11 @@ class ListingOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_description_chars: int | None = None
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools in a provider's format.
+class Listing(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Tools in a provider's format. They are kept as JSON alone: ten thousand in Python's own form would take tens of
+    milliseconds to be freed, in one go.
 
     Attributes:
-        tools: The definitions, as the provider's API takes them.
         toolset: What they were made of; calls are resolved against it.
         null_paths: By exposed name, where a strict schema made a property nullable (OpenAI).
         fallbacks: By exposed name, why a tool is sent non-strict (OpenAI).
@@ -54,13 +57,18 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         encoded: `tools` as JSON.
     """
 
-    tools: list[dict[str, Any]]
     toolset: ToolSet
     null_paths: dict[str, list[list[str | None]]] = {}
     fallbacks: dict[str, str] = {}
     dropped: tuple[Dropped, ...] = ()
     warnings: tuple[str, ...] = ()
     encoded: msgspec.Raw = msgspec.Raw(b"[]")
+
+    @cached_property
+    def tools(self) -> list[dict[str, Any]]:
+        """The definitions, as the provider's API takes them."""
+        tools: list[dict[str, Any]] = msgspec.json.decode(self.encoded)
+        return tools
 
 
 async def list_tools(toolset: ToolSet, options: ListingOptions, bus: EventBus) -> Listing:
@@ -86,8 +94,10 @@ async def list_tools(toolset: ToolSet, options: ListingOptions, bus: EventBus) -
             listed = await trio.to_thread.run_sync(_convert_large, toolset, options)
         else:
             listed = _convert(toolset, options)
-        for name, reason in listed.fallbacks.items():
+        for number, (name, reason) in enumerate(listed.fallbacks.items(), 1):
             bus.emit("adapter.strict_fallback", level="debug", tool=name, reason=reason)
+            if not number % TURN:
+                await trio.lowlevel.checkpoint()
         return toolset.derived(key, lambda: listed)
 
 
@@ -114,8 +124,19 @@ def _check(options: ListingOptions) -> None:
 
 
 def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
-    listed = _converted(toolset, options)
-    return msgspec.structs.replace(listed, encoded=msgspec.Raw(msgspec.json.encode(listed.tools)))
+    tools, listed = _converted(toolset, options)
+    encoded = _encoded(tools)
+    return msgspec.structs.replace(listed, encoded=encoded)
+
+
+def _encoded(tools: list[dict[str, Any]]) -> msgspec.Raw:
+    """The tools as JSON, with `tools` emptied: both by a few, so that in a thread this holds nobody up."""
+    parts = []
+    for start in range(0, len(tools), _FEW):
+        parts.append(msgspec.json.encode(tools[start : start + _FEW])[1:-1])
+    while tools:
+        del tools[-_FEW:]
+    return msgspec.Raw(b"[" + b",".join(parts) + b"]")
 
 
 def _convert_large(toolset: ToolSet, options: ListingOptions) -> Listing:
@@ -123,20 +144,20 @@ def _convert_large(toolset: ToolSet, options: ListingOptions) -> Listing:
         return _convert(toolset, options)
 
 
-def _converted(toolset: ToolSet, options: ListingOptions) -> Listing:
+def _converted(toolset: ToolSet, options: ListingOptions) -> tuple[list[dict[str, Any]], Listing]:
     chars = options.max_description_chars
     match options.provider:
         case None:
             tools, dropped = plain.convert(toolset, max_description_chars=chars)
-            return Listing(tools=tools, toolset=toolset, dropped=dropped)
+            return tools, Listing(toolset=toolset, dropped=dropped)
         case "anthropic":
             tools, dropped = anthropic.convert(
                 toolset, cache_control=options.cache_control, max_description_chars=chars
             )
-            return Listing(tools=tools, toolset=toolset, dropped=dropped)
+            return tools, Listing(toolset=toolset, dropped=dropped)
         case "gemini":
             tools, dropped = gemini.convert(toolset, max_description_chars=chars)
-            return Listing(tools=tools, toolset=toolset, dropped=dropped)
+            return tools, Listing(toolset=toolset, dropped=dropped)
         case "openai":
             assert options.api is not None  # noqa: S101 - _check looked
             listed = openai.tools(toolset, api=options.api, strict=options.strict, max_description_chars=chars)
@@ -146,8 +167,7 @@ def _converted(toolset: ToolSet, options: ListingOptions) -> Listing:
                     f"OpenAI takes at most {_OPENAI_TAKES} tools and these are {len(listed.tools)}: "
                     "name a [toolsets.NAME] in the configuration and list with set = NAME.",
                 )
-            return Listing(
-                tools=listed.tools,
+            return listed.tools, Listing(
                 toolset=toolset,
                 null_paths=listed.null_paths,
                 fallbacks=listed.fallbacks,

@@ -65,15 +65,27 @@ def listings(daemon: Any) -> None:
     daemon.wait_until(lambda: len(rpc.result("tools/list")["tools"]) == 9_936, 20)
 
 
-@pytest.mark.parametrize("load", [lines, floods, listings], ids=lambda load: load.__name__)
+def prefixes(daemon: Any) -> None:
+    """Each is another toolset: more of them than are remembered."""
+    rpc = daemon.rpc()
+    formats = ({}, {"provider": "anthropic"}, {"provider": "openai", "api": "responses"}, {"provider": "gemini"})
+    for number in range(24):
+        params = {**formats[number % 4], "prefix": f"p{number}_"}
+        assert len(rpc.result("conduit/tools", params)["tools"]) >= 9_900
+
+
+@pytest.mark.parametrize("load", [lines, floods, listings, prefixes], ids=lambda load: load.__name__)
 def test_nothing_stops_the_loop(
     measured: Any, fake_server: Any, stalls: Any, table: Any, load: Callable[[Any], None]
 ) -> None:
     servers = [fake_server("small"), fake_server("large", "more")]
-    if load is listings:
-        servers.append(fake_server("many", "tools=9900", "pages=4", "late_tool"))
+    many = load in (listings, prefixes)
+    if many:
+        servers.append(
+            fake_server("many", "tools=9900", "pages=4", "late_tool", *(["wide"] if load is prefixes else []))
+        )
     daemon = measured(LIMITS, *servers)
-    daemon.wait_ready("small", "large", *(["many"] if load is listings else []), seconds=30)
+    daemon.wait_ready("small", "large", *(["many"] if many else []), seconds=30)
     with Pulse(daemon) as pulse:
         load(daemon)
     assert daemon.stop() == 0

@@ -41,6 +41,7 @@ late_tool       one more tool, announced by list_changed, after `reveal` is call
 silent_change   as late_tool, without an announcement
 noise=N         writes N lines to stderr at once
 tools=N         lists N further tools
+wide            those have many properties, and no strict form
 more            lists its stranger tools too
 journal=FILE    appends the text of each echo to FILE before it answers
 listen_ends     ends each subscription at once, in good order (with modern)
@@ -112,12 +113,16 @@ MORE: list[dict[str, Any]] = [
 ]
 
 
+NARROW = schema(value="string")
+WIDE = {**schema(**{f"property_{i}": "string" for i in range(12)}), "additionalProperties": True, "required": []}
+
+
 def listed() -> list[Any]:
     tools: list[Any] = list(TOOLS)
     if "more" in BEHAVIOURS:
         tools += MORE
     tools += [
-        {"name": f"tool_{i}", "description": f"Number {i}.", "inputSchema": schema(value="string")}
+        {"name": f"tool_{i}", "description": f"Number {i}.", "inputSchema": WIDE if "wide" in BEHAVIOURS else NARROW}
         for i in range(int(BEHAVIOURS.get("tools") or 0))
     ]
     if "free_form" in BEHAVIOURS:
