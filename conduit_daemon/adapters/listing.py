@@ -131,9 +131,7 @@ def _convert(toolset: ToolSet, options: ListingOptions) -> Listing:
 
 def _encoded(tools: list[dict[str, Any]]) -> msgspec.Raw:
     """The tools as JSON, with `tools` emptied: both by a few, so that in a thread this holds nobody up."""
-    parts = []
-    for start in range(0, len(tools), _FEW):
-        parts.append(msgspec.json.encode(tools[start : start + _FEW])[1:-1])
+    parts = [msgspec.json.encode(tools[start : start + _FEW])[1:-1] for start in range(0, len(tools), _FEW)]
     while tools:
         del tools[-_FEW:]
     return msgspec.Raw(b"[" + b",".join(parts) + b"]")
