@@ -21,7 +21,7 @@ import trio
 
 from conduit_daemon.clients.dispatcher import OnProgress
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.standing import CircuitState, ClientState, Standing, resting, starting
+from conduit_daemon.clients.standing import ClientState, Standing, resting, starting
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Dropped, Method, Tool
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AtServer",
     "CallTarget",
-    "CircuitState",
     "ClientState",
     "Listing",
     "OnResult",
@@ -348,7 +347,8 @@ class Port:
     def close(self, reason: str) -> None:
         """Lets no call in any more; those at the server go on. `reason` is one sentence without its full stop."""
         self.target = None
-        self.standing = Standing(state="stopped", since=time.time(), reason=reason, last_error=self.standing.last_error)
+        last = self.standing.last_error
+        self.standing = Standing(state="stopped", since=time.time(), reason=reason, leaving=True, last_error=last)
         self.fail_held()
 
     def unavailable(self, tool: str | None = None) -> ClientError:

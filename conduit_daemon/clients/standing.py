@@ -25,6 +25,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         pid: The server's process; None without one.
         first: Whether its very first attempt to connect is still running.
         waking: Whether an idle server is being started for a call that waits for it.
+        leaving: Whether the server ends because its configuration is another one now, or is gone.
         last_error: The last reason why it was not ready, kept when it is again.
     """
 
@@ -37,6 +38,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     first: bool = False
     waking: bool = False
+    leaving: bool = False
     last_error: str | None = None
 
     @property

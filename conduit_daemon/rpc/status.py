@@ -71,9 +71,12 @@ def server_status(gate: Gate, config: Config, server: str) -> dict[str, Any]:
     standing = port.standing
     listed = port.listing
     slots = gate.server_slots.get(server)
+    state, reason = standing.state, standing.reason
+    if standing.leaving and wanted.enabled:
+        state, reason = "connecting", f"server {server} is started as soon as its former process has ended"
     found: dict[str, Any] = {
-        "state": standing.state,
-        "reason": standing.reason,
+        "state": state,
+        "reason": reason,
         "transport": wanted.kind,
         "protocol_version": standing.protocol_version,
         "tools": len(listed.tools) if listed is not None else 0,

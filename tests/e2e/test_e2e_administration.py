@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+RPC = Path(__file__).parents[2] / "conduit_daemon" / "rpc"
+README = Path(__file__).parents[2] / "README.md"
 FAKE = str(Path(__file__).parents[1] / "fakes" / "stdio_server.py")
 
 
@@ -30,6 +33,21 @@ def test_a_server_is_added_called_and_removed(start: Any, fake_server: Any) -> N
     assert daemon.status()["servers"]["a"]["restarts"] == 0
 
 
+def test_a_server_removed_and_added_again_is_coming_and_not_stopped(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    control = daemon.rpc(control=True)
+    table = {"command": sys.executable, "args": [FAKE, "deaf_to_term"]}  # takes its time to end
+    control.result("conduit/servers/add", {"server": "b", "config": table})
+    daemon.wait_ready("b")
+    control.result("conduit/servers/remove", {"server": "b"})
+    seen = [control.result("conduit/servers/add", {"server": "b", "config": table})["state"]]
+    daemon.wait_until(lambda: seen.append(daemon.state("b")) or seen[-1] == "ready")
+    assert set(seen) <= {"connecting", "ready"}
+    control.result("conduit/servers/remove", {"server": "b"})
+    control.result("conduit/servers/add", {"server": "b", "config": {**table, "enabled": False}})
+    assert daemon.state("b") == "stopped"
+
+
 def test_a_table_that_cannot_be_used_adds_nothing_and_says_why(start: Any, fake_server: Any) -> None:
     daemon = start(fake_server("a"))
     control = daemon.rpc(control=True)
@@ -44,12 +62,53 @@ def test_a_table_that_cannot_be_used_adds_nothing_and_says_why(start: Any, fake_
 
 def test_the_agents_socket_refuses_every_control_method(start: Any, fake_server: Any) -> None:
     rpc = start(fake_server("a")).rpc()
-    methods = "tree log_level shutdown servers/add servers/remove servers/restart servers/start servers/stop"
-    methods += " servers/explain servers/accept approvals approvals/decide policy/explain audit reload taint/reset"
-    for method in methods.split():
-        error = rpc.ask(f"conduit/{method}")["error"]
+    control = [method for method, of_control in documented().items() if of_control]
+    assert len(control) >= 18
+    for method in control:
+        error = rpc.ask(method)["error"]
         assert (error["code"], error["data"]["kind"]) == (-31009, "forbidden"), method
     assert rpc.ask("conduit/nothing")["error"]["code"] == -32601
+
+
+def documented() -> dict[str, bool]:
+    """Every method beyond MCP of the README's table, and whether it is the control socket's alone."""
+    methods: dict[str, bool] = {}
+    for line in README.read_text().splitlines():
+        if line.startswith("| `conduit/"):
+            cell = line.split("|")[1]
+            family = cell.partition("`")[2].partition("`")[0].rpartition("/")[0]
+            for name in cell.split("`")[1::2]:
+                methods[name if name.startswith("conduit/") else f"{family}/{name}"] = "(control)" in cell
+    return methods
+
+
+def test_the_readme_has_every_method() -> None:
+    served: set[str] = set()
+    for file in (*RPC.rglob("*.py"), RPC.parent / "app.py"):
+        served.update(re.findall(r'"(conduit/[a-z_/]+)":', file.read_text()))
+    assert set(documented()) == served
+
+
+def test_every_method_refuses_an_unknown_parameter_by_its_name(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"))
+    control = daemon.rpc(control=True)
+    needed: dict[str, dict[str, Any]] = {
+        "conduit/execute": {"provider": "anthropic"},
+        "conduit/log_level": {"level": "info"},
+        "conduit/servers/add": {"server": "a", "config": {}},
+        "conduit/servers/accept": {"server": "a", "tool": "echo"},
+        "conduit/approvals/decide": {"id": "x", "decision": "deny"},
+        "conduit/policy/explain": {"name": "a__echo"},
+        "conduit/use": {"set": None},
+    }
+    needed |= {f"conduit/servers/{do}": {"server": "a"} for do in ("restart", "start", "stop", "explain", "remove")}
+    for method in documented():
+        answer = control.ask(method, {**needed.get(method, {}), "unheardOf": 1})
+        error = answer["error"]
+        assert (error["code"], error["data"]["kind"]) == (-32602, "invalid_params"), (method, error)
+        assert "unheardOf" in error["message"], (method, error)
+    assert daemon.process.poll() is None
+    assert daemon.state("a") in {"connecting", "ready"}  # none of it was done
 
 
 def test_the_log_level_is_changed_and_the_old_one_told(start: Any, fake_server: Any) -> None:
