@@ -3,7 +3,8 @@
     python measured_daemon.py run --config FILE
 
 A stall is the time from one wait for I/O to the next in which tasks ran, less what the kernel let other processes
-have of it: on a busy machine that is no fault of the daemon's.
+have of it: on a busy machine that is no fault of the daemon's. The number of trio's tasks, as of the last second,
+stands in the same place with ``.tasks`` behind it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ NOTED = 0.02
 class StallMeter(trio.abc.Instrument):
     def __init__(self, file: Path) -> None:
         self._file = file.open("a", buffering=1)
+        self._tasks = file.with_name(f"{file.name}.tasks")
+        self._counted_at = 0.0
         self._schedule = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
         self._began = time.perf_counter()
         self._waited = self._run_queue()
@@ -74,7 +77,11 @@ class StallMeter(trio.abc.Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         self.running = False
-        wall = time.perf_counter() - self._began
+        now = time.perf_counter()
+        if now > self._counted_at + 1:
+            self._counted_at = now
+            self._tasks.write_text(str(trio.lowlevel.current_statistics().tasks_living))
+        wall = now - self._began
         if wall < NOTED:
             return
         stall = wall - (self._run_queue() - self._waited)

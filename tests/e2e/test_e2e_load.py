@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -103,3 +104,40 @@ def test_a_large_result_comes_through_whole(start: Any, fake_server: Any) -> Non
     error = rpc.ask("conduit/call", {"name": "a__big", "arguments": {"size": 11_000_000}})["error"]
     assert error["data"]["kind"] == "too_large"
     assert rpc.call("a__echo", {"text": "next"})["content"][0]["text"] == "next"
+
+
+HOLDS = """
+import gc, tracemalloc
+tracemalloc.start()
+def hook(call):
+    if call.arguments.get("text") == "what do you hold?":
+        gc.collect()
+        print("HOLDS", tracemalloc.get_traced_memory()[0], flush=True)
+"""
+
+
+def test_a_call_leaves_nothing_in_memory(start: Any, fake_server: Any, tmp_path: Path) -> None:
+    (tmp_path / "holds.py").write_text(HOLDS)
+    hooks = '[hooks]\nbefore_call = ["holds:hook"]\n'
+    daemon = start(hooks, fake_server("a"), fake_server("b"), shell=f"PYTHONPATH={tmp_path} exec {{}}")
+    daemon.wait_ready("a", "b")
+    rpc = daemon.rpc()
+    kinds = [("echo", {"text": "x"}), ("fail", {"kind": "error"}), ("add", {"a": "no"}), ("nothing", {})]
+
+    def held(count: int) -> int:
+        for start in range(0, count, 64):
+            ids = []
+            for i in range(start, min(start + 64, count)):
+                name, arguments = kinds[i % 4]
+                method = "conduit/call" if i % 3 else "tools/call"
+                ids.append(rpc.send(method, {"name": f"{'ab'[i % 2]}__{name}", "arguments": arguments}))
+            for request_id in ids:
+                rpc.wait(request_id)
+        time.sleep(0.3)  # until log and audit are written
+        rpc.call("a__echo", {"text": "what do you hold?"})
+        return int(daemon.log_path.read_text().rpartition("HOLDS ")[2].split()[0])
+
+    before = held(2000)
+    after = held(2000)
+    print(f"bytes held more by 2,000 calls: {after - before:,} of {before:,}")
+    assert after - before < 20 * 2000, "each call leaves something behind"
