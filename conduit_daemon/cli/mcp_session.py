@@ -6,6 +6,7 @@ that was on its way and the news that lists may have changed.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Final, final
 
 import msgspec
@@ -63,6 +64,8 @@ class Session:
 
     def __init__(self, toolset: str | None = None) -> None:
         self._toolset = toolset
+        # What its model has read must not be forgotten with a connection.
+        self._session = f"mcp-{secrets.token_hex(16)}"
         self._waiting: dict[Id, str] = {}
         self._listening: dict[Id, bytes] = {}
         self._renewed: set[Id] = set()
@@ -165,9 +168,8 @@ class Session:
     def opening(self) -> list[bytes]:
         """What a daemon just connected to is to be told before anything else."""
         self._connections += 1
-        lines: list[bytes] = []
-        if self._toolset is not None:
-            lines.append(self._own("use", {"method": "conduit/use", "params": {"set": self._toolset}}))
+        use = {"set": self._toolset, "session": self._session}
+        lines = [self._own("use", {"method": "conduit/use", "params": use})]
         if self._connections == 1:
             return lines
         if self._initialize is not None and self._initialize_id not in self._waiting:

@@ -70,6 +70,10 @@ class Context:
         """Ids of the servers whose results were delivered to this caller."""
         return self._taint.servers
 
+    def share(self, taint: Taint, on_taint: Callable[[str], None]) -> None:
+        """Takes part in a conversation from now on: `taint` is what that has read."""
+        self._taint, self._on_taint = taint, on_taint
+
     def forget_taint(self) -> None:
         """Takes the caller's conversation for a new one."""
         self._taint.servers = frozenset()

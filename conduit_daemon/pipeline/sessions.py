@@ -68,20 +68,34 @@ class Sessions:
         What one call of a conversation reads taints those that wait at that moment, too.
         """
         key = (principal, session)
+        return Context(
+            connection.gate, on_taint=partial(self._taint, key), within=connection, taint=self._taint_of(key)
+        )
+
+    def join(self, connection: Context, principal: str, session: str) -> None:
+        """Makes all that a connection does part of the conversation `session` of `principal`."""
+        key = (principal, session)
+        read = connection.taint
+        connection.share(self._taint_of(key), partial(self._taint, key))
+        for server in read:
+            connection.add_taint(server)
+
+    def _taint_of(self, key: _Key) -> Taint:
         taint = self._running.get(key)
         if taint is None:
             taint = self._running[key] = Taint()
-        kept = self._by_user.get(_user(principal), {}).get(key)
+        user = _user(key[0])
+        kept = self._by_user.get(user, {}).get(key)
         now = self._clock()
         if kept is not None and kept.used <= now - _FORGOTTEN_AFTER:
-            del self._by_user[_user(principal)][key]
+            del self._by_user[user][key]
         elif kept is not None:
             taint.servers |= kept.taint
             kept.used = now
             self._put(kept)
             if now > self._saved_at + _STALE:
                 self._save()
-        return Context(connection.gate, on_taint=partial(self._taint, key), within=connection, taint=taint)
+        return taint
 
     def reset(self, principal: str | None = None, session: str | None = None) -> int:
         """Forgets the taint of conversations, and says of how many.

@@ -73,9 +73,15 @@ class EventsParams(StrictParams, frozen=True, kw_only=True):
 
 
 class UseParams(StrictParams, frozen=True, kw_only=True):
-    """``conduit/use``."""
+    """``conduit/use``: a host's choices for its connection.
+
+    Attributes:
+        set: The named toolset that it is confined to; None for all tools.
+        session: Its conversation, whose taint a later connection has again.
+    """
 
     set: str | None
+    session: Session | None = None
 
 
 class LogLevelParams(StrictParams, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -153,6 +154,19 @@ def test_a_host_confined_to_a_toolset_sees_and_calls_that_alone(start: Any, fake
     assert rpc.call("a__echo", {"text": "in"})["content"][0]["text"] == "in"
     for name in ("a__pid", "b__echo"):
         assert rpc.ask("tools/call", {"name": name})["error"]["data"]["kind"] == "unknown_tool"
+
+
+def test_a_confinement_holds_for_the_very_next_line(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), '[toolsets.small]\ntools = ["echo"]\n')
+    daemon.wait_ready("a")
+    rpc = daemon.rpc()
+    lines = [("conduit/use", {"set": "small"}), ("tools/call", {"name": "a__pid", "arguments": {}})]
+    requests = [
+        {"jsonrpc": "2.0", "id": id, "method": method, "params": params} for id, (method, params) in enumerate(lines)
+    ]
+    rpc.sock.sendall(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
+    assert rpc.wait(1)["error"]["data"]["kind"] == "unknown_tool"
+    assert rpc.wait(0)["result"] == {"set": "small"}
 
 
 def test_progress_of_a_listing_that_waits_for_servers(start: Any, fake_server: Any) -> None:

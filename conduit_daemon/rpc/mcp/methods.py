@@ -81,7 +81,7 @@ class McpMethods:
         }
 
     def start(self, connection: Connection, request: Request) -> bool:
-        """Starts a request that goes to a server, if it is one.
+        """Starts a request that goes to a server, if it is one; takes over at once what the next line is subject to.
 
         Raises:
             ClientError: It is refused.
@@ -89,6 +89,8 @@ class McpMethods:
         """
         starter = _STARTERS.get(request.method)
         if starter is None:
+            if request.method == "conduit/use":
+                self._choose(connection, request)
             return False
         if connection.host.toolset is not None:
             confinement.check(self._gate, self._config.current, connection.host.toolset, request)
@@ -133,12 +135,16 @@ class McpMethods:
             await run(call, connection.context)
         return {}
 
+    def _choose(self, connection: Connection, request: Request) -> None:
+        params = protocol.decode_params(request.params, UseParams)
+        if params.set is not None:
+            confinement.named_toolset(self._config.current, params.set)
+        connection.host.toolset = params.set
+        if params.session is not None:
+            self._gate.governance.sessions.join(connection.context, connection.principal.name, params.session)
+
     async def _use(self, connection: Connection, request: Request) -> object:
-        named = protocol.decode_params(request.params, UseParams).set
-        if named is not None:
-            confinement.named_toolset(self._config.current, named)
-        connection.host.toolset = named
-        return {"set": named}
+        return {"set": protocol.decode_params(request.params, UseParams).set}
 
     async def _list_tools(self, connection: Connection, request: Request) -> object:
         meta = meta_of(request.params)
