@@ -15,6 +15,7 @@ from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
 from conduit_daemon.clients.auth import Login, LoopbackPerson, TokenFile, token_file
+from conduit_daemon.clients.http_bounds import bound_answer
 from conduit_daemon.clients.http_errors import root_cause
 from conduit_daemon.config.model import ServerConfig
 from conduit_daemon.errors import DaemonError
@@ -68,7 +69,9 @@ async def _knock(config: ServerConfig, login: Login) -> None:
     assert config.url is not None  # noqa: S101 - the caller looked
     headers = {**_HEADERS, **config.headers}
     async with (
-        httpx2.AsyncClient(headers=headers, auth=login, timeout=config.connect_timeout) as client,
+        httpx2.AsyncClient(
+            headers=headers, auth=login, timeout=config.connect_timeout, event_hooks={"response": [bound_answer]}
+        ) as client,
         client.stream("POST", config.url, content=_KNOCK),
     ):
         return  # whatever it answers: the tokens are had

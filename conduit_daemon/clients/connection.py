@@ -12,13 +12,14 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal, cast, final
+from typing import Any, Final, cast, final
 
 import msgspec
 import trio
 
 from conduit_daemon.clients.calls import Granted, Owner, Params, RunningCall, headers_of, params_of
-from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress, Pending
+from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress
+from conduit_daemon.clients.ending import call_lost, ended_by_loss, ended_by_refusal, first_leaf
 from conduit_daemon.clients.following import SUBSCRIBING, Following
 from conduit_daemon.clients.host import CAPABILITIES_KEY, LOG_LEVEL_KEY, Asking, Caller, ConfiguredHost
 from conduit_daemon.clients.listing import list_tools
@@ -39,7 +40,6 @@ __all__ = ["Connection", "Ended", "Observer", "Settings"]
 _EOF_WAIT: Final = 0.3
 _SHOWN: Final = 200
 _RESERVED_META: Final = "io.modelcontextprotocol/"
-_NEEDS_ATTENTION: Final = (401, 403)
 
 
 @final
@@ -207,7 +207,7 @@ class Connection:
             unreachable, rest = group.split(Unreachable)
             if unreachable is None or rest is not None:
                 raise
-            raise _first_leaf(unreachable) from None
+            raise first_leaf(unreachable) from None
         return wire
 
     async def _new_transport(self) -> Transport:
@@ -252,9 +252,11 @@ class Connection:
                     scope.deadline = math.inf
                     await self._following.run(session, self._capabilities, modern=self._modern)
             except* Exception as group:  # noqa: BLE001 - the SDK fails in many ways; each means no connection
-                failed = _first_leaf(group)
+                failed = first_leaf(group)
         if failed is not None:
-            return self._refused(failed)
+            return ended_by_refusal(
+                self.server, failed, ready_for=self._ready_for(), stderr=self.stderr[-5:], clean=self.clean
+            )
         if scope.cancelled_caught:
             reason = f"server {self.server} did not answer the handshake within {config.connect_timeout:g} s"
             return Ended(kind="start", reason=reason, stderr=self.stderr[-5:])
@@ -306,69 +308,22 @@ class Connection:
         self._closed = True
         self._observer.on_lost(ended)
 
-        def failed(pending: Pending | None) -> ClientError:
-            sent = pending is None or pending.sent
-            fate = "The call may have taken effect." if sent else "Nothing was sent."
-            data: dict[str, Any] = {"stderr": list(ended.stderr)} if ended.stderr else {}
-            if ended.exit is not None:
-                if ended.exit.code is not None:
-                    data["exit_code"] = ended.exit.code
-                if ended.exit.signal is not None:
-                    data["signal"] = ended.exit.signal
-            return ClientError(
-                "unavailable",
-                f"{ended.reason[:1].upper()}{ended.reason[1:]}. {fate}",
-                self.server,
-                outcome="outcome_unknown" if sent else "not_sent",
-                retry_after=1.0 if ended.retry_after is None else ended.retry_after,
-                data=data,
-            )
-
-        self.wire.fail_all(failed)
+        self.wire.fail_all(lambda pending: call_lost(self.server, ended, sent=pending.sent))
         for call in list(self.running):
-            call.fail(failed(None))
+            call.fail(call_lost(self.server, ended, sent=True))
 
     def _lost(self, loss: Loss) -> Ended:
-        reason = self._settings.clean(f"server {self.server} {loss.reason}")[:400]
-        kind: Literal["misconfigured", "probe", "start", "lost"] = "start" if self._ready_at is None else "lost"
-        if loss.attention:
-            kind = "misconfigured"
-        elif kind == "start" and self._opened:
-            reason += " during start"
-            if loss.exit is not None and self._era == "auto" and not self._sdk.probe_answered:
-                kind = "probe"
-        if loss.exit is not None and loss.words:
-            reason += f": {loss.words[-1][:200]}"
-        return Ended(
-            kind=kind,
-            reason=reason,
-            exit=loss.exit,
-            stderr=loss.words,
+        return ended_by_loss(
+            self.server,
+            loss,
             ready_for=self._ready_for(),
-            retry_after=loss.retry_after,
+            starting=self._opened and self._ready_at is None,
+            probing=self._era == "auto" and not self._sdk.probe_answered,
+            clean=self.clean,
         )
 
-    def _refused(self, failed: BaseException) -> Ended:
-        text = self._settings.clean(str(failed) or type(failed).__name__)[:300]
-        kind: Literal["misconfigured", "start", "lost"] = "start" if self._ready_at is None else "lost"
-        reason = f"server {self.server} could not be agreed with on a protocol: {text}"
-        retry_after: float | None = None
-        if isinstance(failed, ClientError):
-            reason = text[:1].lower() + text[1:].rstrip(".")
-            if "http_status" in failed.data:
-                retry_after = failed.retry_after
-            if failed.data.get("http_status") in _NEEDS_ATTENTION:
-                kind = "misconfigured"
-        return Ended(
-            kind=kind,
-            reason=reason,
-            stderr=self.stderr[-5:],
-            ready_for=self._ready_for(),
-            retry_after=retry_after,
-        )
-
-    def _ready_for(self) -> float:
-        return 0.0 if self._ready_at is None else trio.current_time() - self._ready_at
+    def _ready_for(self) -> float | None:
+        return None if self._ready_at is None else trio.current_time() - self._ready_at
 
     @property
     def stderr(self) -> tuple[str, ...]:
@@ -399,9 +354,3 @@ class Connection:
             line=self._settings.clean(repr(line)[2:-1])[:_SHOWN],
             count=self._garbage,
         )
-
-
-def _first_leaf(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

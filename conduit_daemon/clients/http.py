@@ -13,7 +13,9 @@ import trio
 
 from conduit_daemon.clients.auth import Login, TokenFile, token_file
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer
-from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher, is_stream
+from conduit_daemon.clients.http_bodies import is_stream
+from conduit_daemon.clients.http_bounds import ENCODING, bound_answer
+from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispatcher
 from conduit_daemon.clients.http_errors import parse_retry_after, root_cause
 from conduit_daemon.clients.http_events import EventParser
 from conduit_daemon.clients.http_headers import ModernHeaders
@@ -63,11 +65,14 @@ class HttpTransport:
         assert config.url is not None  # noqa: S101 - a remote server has one
         timeout = httpx2.Timeout(config.connect_timeout, read=None, pool=None)
         pool = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE)
-        agent = {"user-agent": f"conduit/{settings.version}", **config.headers}
+        agent = {"user-agent": f"conduit/{settings.version}", "accept-encoding": ENCODING, **config.headers}
+        hooks = {"response": [bound_answer]}
         auth = self._login()
         tls = await trio.to_thread.run_sync(httpx2.create_ssl_context)  # it reads files
         async with (
-            httpx2.AsyncClient(headers=agent, timeout=timeout, limits=pool, verify=tls, auth=auth) as client,
+            httpx2.AsyncClient(
+                headers=agent, timeout=timeout, limits=pool, verify=tls, auth=auth, event_hooks=hooks
+            ) as client,
             trio.open_nursery() as nursery,
         ):
             self._nursery, self._on_lost = nursery, on_lost
@@ -160,8 +165,7 @@ class HttpTransport:
                             pause = _RECONNECT
                             async with aclosing(wire.events(response, parser)) as events:
                                 async for event in events:
-                                    if event.data and not event.oversized:
-                                        wire.take_body(event.data)
+                                    wire.take_event(event)
                 except _BROKEN:
                     wire.check()
                 except Exception:  # noqa: BLE001 - authentication runs inside; the requests say what is wrong
@@ -187,12 +191,8 @@ class HttpTransport:
                         if event.type == "endpoint" and not known:
                             wire.url, known = self._endpoint(event.data), True
                             task_status.started()
-                        elif event.oversized:
-                            reason = f"sent more than {wire.max_message} bytes in one message"
-                            self._fail_oversized(wire)
-                            break
-                        elif event.data and event.type == "message":
-                            wire.take_body(event.data)
+                        else:
+                            wire.take_event(event)
         except _BROKEN as error:
             reason = f"cannot be reached: {root_cause(error)}"
         loss = Loss(reason=reason)
@@ -208,11 +208,6 @@ class HttpTransport:
         if (url.scheme, url.host, url.port) != (base.scheme, base.host, base.port):
             raise Unreachable(Loss(reason=f"wants messages to be sent elsewhere ({url.host})", attention=True))
         return str(url)
-
-    def _fail_oversized(self, wire: HttpDispatcher) -> None:
-        if len(wire.pending) == 1:  # which one it was for, nobody else can tell
-            for pending in list(wire.pending.values()):
-                wire.settle(pending, None, wire.too_large("more"))
 
     async def _say_farewell(self, wire: HttpDispatcher) -> None:
         if wire.session is None:

@@ -6,6 +6,7 @@ the legacy one over the one stream that the server keeps open.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -17,6 +18,8 @@ import trio
 from mcp.shared._httpx_utils import stream_within_origin
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
+from conduit_daemon.clients.http_bodies import content_type, is_stream, pieces, read_body, shown
+from conduit_daemon.clients.http_bounds import LARGE
 from conduit_daemon.clients.http_errors import (
     is_unreachable,
     parse_retry_after,
@@ -27,8 +30,9 @@ from conduit_daemon.clients.http_errors import (
 from conduit_daemon.clients.http_events import Event, EventParser
 from conduit_daemon.clients.transport import Loss
 from conduit_daemon.errors import ClientError
+from conduit_daemon.lines import TURN
 
-__all__ = ["LAST_EVENT_HEADER", "HttpDispatcher", "is_stream"]
+__all__ = ["LAST_EVENT_HEADER", "HttpDispatcher"]
 
 _SESSION_HEADER: Final = "mcp-session-id"
 LAST_EVENT_HEADER: Final = "last-event-id"
@@ -41,19 +45,11 @@ _INITIALIZED: Final = "notifications/initialized"
 _ERROR_BODY: Final = 1 << 16
 _BROKEN: Final = (httpx2.HTTPError, httpx2.StreamError, OSError)
 _LINGER: Final = 1.0
+_MOST_COOKIES: Final = 50
+_SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,4096}")  # visible ASCII, by the specification
 _LIFE: Final = 20.0
 _RESUMPTIONS: Final = 3
 _RESUME_AFTER: Final = 1.0
-
-
-def is_stream(response: httpx2.Response) -> bool:
-    """Whether a response is a stream of events."""
-    return _content_type(response) == "text/event-stream"
-
-
-def _content_type(response: httpx2.Response) -> str:
-    kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower()
 
 
 @final
@@ -205,7 +201,11 @@ class HttpDispatcher(Dispatcher):
         if self.version is not None:
             common[_VERSION_HEADER] = self.version
         common.update(headers or {})
-        return stream_within_origin(self._client, method, self.url, content=content, headers=common)
+        if len(self._client.cookies.jar) > _MOST_COOKIES:
+            self._client.cookies.clear()
+        return stream_within_origin(
+            self._client, method, self.url, content=content, headers=common, extensions={LARGE: True}
+        )
 
     async def _exchange(self, pending: Pending, post: _Post) -> None:
         with post.scope:
@@ -232,20 +232,24 @@ class HttpDispatcher(Dispatcher):
             return
         if post.method == "initialize" and _SESSION_HEADER in response.headers:
             self.session = response.headers[_SESSION_HEADER]
+            if _SESSION_ID.fullmatch(self.session) is None:
+                self.session = None
+                self.settle(pending, None, self.broken("gave a session id that is none (not ASCII, or too long)"))
+                return
         if self._legacy:
             return  # the answer comes over the server's stream
-        kind = _content_type(response)
+        kind = content_type(response)
         if is_stream(response):
             await self._take_events(pending, response)
         elif kind == "application/json":
-            body = await self._read(response, self.max_message)
+            body = await read_body(response, self.max_message)
             if body is None:
-                self.settle(pending, None, self.too_large("more"))
+                self.settle(pending, None, self.too_large("too much"))
                 return
             self.take_body(body)
             self.settle(pending, None, self.broken("answered a request with something else"))
         else:
-            what = f"answered a request with HTTP status {status} and {kind or 'nothing'}"
+            what = f"answered a request with HTTP status {status} and {shown(kind) or 'no content type'}"
             self.settle(pending, None, self.broken(what))
 
     async def _take_events(self, pending: Pending, response: httpx2.Response) -> None:
@@ -274,12 +278,16 @@ class HttpDispatcher(Dispatcher):
         with trio.CancelScope() as scope:
             async with aclosing(self.events(response, parser)) as events:
                 async for event in events:
-                    if event.oversized:
-                        self.settle(pending, None, self.too_large("more"))
-                    elif event.data and event.type == "message":
-                        self.take_body(event.data)
+                    self.take_event(event)
                     if self._is_settled(pending):
                         scope.deadline = min(scope.deadline, trio.current_time() + _LINGER)
+
+    def take_event(self, event: Event) -> None:
+        """Takes the message that an event carries."""
+        if event.oversized is not None:
+            self.take_oversized(event.oversized.head, event.oversized.tail, event.oversized.size)
+        elif event.data and event.type == "message":
+            self.take_body(event.data)
 
     def _is_settled(self, pending: Pending) -> bool:
         return self.pending.get(pending.request_id) is not pending
@@ -288,45 +296,48 @@ class HttpDispatcher(Dispatcher):
         """The events of a response; to be closed."""
         self.streams += 1
         try:
-            async for chunk in response.aiter_bytes():
-                for event in parser.feed(chunk):
+            async for chunk in pieces(response):
+                for count, event in enumerate(parser.feed(chunk), 1):
                     yield event
+                    if not count % TURN:
+                        await trio.lowlevel.checkpoint()
         finally:
             self.streams -= 1
 
     async def _take_status(self, pending: Pending, post: _Post, response: httpx2.Response) -> None:
         status = response.status_code
-        body = await self._read(response, _ERROR_BODY) or b""
+        body = await read_body(response, _ERROR_BODY) or b""
         if self._session_is_gone(status, body, post):
-            if not post.tried and post.method in _CALLS:
-                post.tried, post.started = True, False
-                self.hold()
-                assert self._held is not None  # noqa: S101 - just now
-                self._held.append(pending)
-            else:
-                error = ClientError(
-                    "unavailable",
-                    f"Server {self.server} knows its own session no more; the call was not done.",
-                    self.server,
-                    retry_after=1.0,
-                )
-                error.data["http_status"] = status
-                self.settle(pending, None, error)
             if post.session == self.session:
                 self.session = None
                 self._on_forgotten()
+            self._send_again(pending, post, status)
             return
         retry_after = parse_retry_after(response.headers.get("retry-after"))
         if retry_after is not None and status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             self._not_before = trio.current_time() + retry_after
         if status < HTTPStatus.BAD_REQUEST:
-            where = response.headers.get("location", "nowhere")
+            where = shown(response.headers.get("location", "nowhere"))
             what = f"answered with a redirect to {where}, which is not followed: use that address if it is meant"
             self.settle(pending, None, self.broken(what))
             return
         self.settle(pending, None, status_error(self.server, status, body, retry_after))
         if status == HTTPStatus.UNAUTHORIZED:
             self._on_lost(Loss(reason="wants a login (HTTP status 401): check its headers or auth", attention=True))
+
+    def _send_again(self, pending: Pending, post: _Post, status: int) -> None:
+        """Sends a call that found its session gone once more: in the next one, be that yet to come or there already."""
+        if post.tried or post.method not in _CALLS:
+            message = f"Server {self.server} knows its own session no more; the call was not done."
+            error = ClientError("unavailable", message, self.server, retry_after=1.0, data={"http_status": status})
+            self.settle(pending, None, error)
+            return
+        post.tried, post.started = True, False
+        if self._held is not None:
+            self._held.append(pending)
+        else:
+            post.scope = trio.CancelScope()
+            self._nursery.start_soon(self._exchange, pending, post)
 
     def _session_is_gone(self, status: int, body: bytes, post: _Post) -> bool:
         if post.session is None or post.method == "initialize":
@@ -337,7 +348,7 @@ class HttpDispatcher(Dispatcher):
     async def _deliver(self, body: bytes, headers: Mapping[str, str], delivered: trio.Event | None) -> None:
         try:
             async with self.open("POST", content=body, headers=headers) as response:
-                await self._read(response, _ERROR_BODY)
+                await read_body(response, _ERROR_BODY)
         except Exception:  # noqa: BLE001 - nobody waits for it; the requests say whether the server is there
             self.check()
         finally:
@@ -373,12 +384,3 @@ class HttpDispatcher(Dispatcher):
         self._on_lost(Loss(reason=f"does not let the daemon in: {text}", attention=True))
         message = f"Server {self.server} does not let the daemon in: {text}"
         return ClientError("unavailable", message, self.server, data={"http_status": HTTPStatus.UNAUTHORIZED.value})
-
-    async def _read(self, response: httpx2.Response, limit: int) -> bytes | None:
-        chunks, size = [], 0
-        async for chunk in response.aiter_bytes():
-            size += len(chunk)
-            if size > limit:
-                return None
-            chunks.append(chunk)
-        return b"".join(chunks)

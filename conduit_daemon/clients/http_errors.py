@@ -18,6 +18,10 @@ __all__ = ["is_unreachable", "parse_retry_after", "root_cause", "status_error", 
 _MAYBE_RAN: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 _LATER: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _LONGEST: Final = 86_400.0
+_PLAINER: Final = {
+    "Receive buffer too long": "it sent headers without an end",
+    "Server disconnected without sending a response": "it ended the connection without an answer",
+}
 
 
 def parse_retry_after(value: str | None, now: float | None = None) -> float | None:
@@ -93,7 +97,8 @@ def root_cause(error: BaseException) -> str:
         elif (below := error.__cause__ or error.__context__) is not None:
             error = below
         else:
-            return str(error) or type(error).__name__
+            text = str(error).rstrip(".")
+            return _PLAINER.get(text, text) or type(error).__name__
 
 
 def _named(status: int) -> str:

@@ -13,8 +13,10 @@ import trio
 import trio_websocket
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
-from conduit_daemon.clients.http_errors import parse_retry_after, root_cause
+from conduit_daemon.clients.http_errors import root_cause
 from conduit_daemon.clients.transport import Loss, Settings, Transport, Unreachable
+from conduit_daemon.clients.websocket_frames import FrameError
+from conduit_daemon.clients.websocket_stream import MessageStream
 from conduit_daemon.errors import ClientError
 
 __all__ = ["SocketDispatcher", "WebSocketTransport", "new_transport"]
@@ -22,11 +24,7 @@ __all__ = ["SocketDispatcher", "WebSocketTransport", "new_transport"]
 _SUBPROTOCOL: Final = "mcp"
 _HEARTBEAT: Final = 20.0
 _MAX_BACKLOG: Final = 8 << 20
-_READ: Final = 1 << 16
 _FAREWELL: Final = 1.0
-_TOO_BIG: Final = 1009
-_REJECTED: Final = trio_websocket.ConnectionRejected
-_ATTENTION: Final = (401, 403)
 
 
 def new_transport(settings: Settings) -> Transport:
@@ -51,16 +49,12 @@ class SocketDispatcher(Dispatcher):
 
     Args:
         server: The server's id.
-        socket: An open WebSocket.
         peer: Told what the server sends unasked.
-        max_message: As the socket's own limit, for messages.
+        max_message: Longest message in bytes.
     """
 
-    def __init__(
-        self, server: str, socket: trio_websocket.WebSocketConnection, peer: Peer, *, max_message: int
-    ) -> None:
+    def __init__(self, server: str, peer: Peer, *, max_message: int) -> None:
         super().__init__(server, peer, max_message=max_message)
-        self._socket = socket
         self._backlog: deque[_Frame] = deque()
         self._buffered = 0
         self._wake = trio.Event()
@@ -101,8 +95,11 @@ class SocketDispatcher(Dispatcher):
         self._buffered = 0
         self._wake.set()
 
-    async def run(self) -> None:
-        """Reads, writes, and keeps deadlines and the heartbeat.
+    async def run(self, socket: trio_websocket.WebSocketConnection) -> None:
+        """Writes, and keeps deadlines and the heartbeat. What comes is taken where `socket` reads, see `MessageStream`.
+
+        Args:
+            socket: An open WebSocket.
 
         Raises:
             ConnectionClosed: The socket is closed.
@@ -111,13 +108,12 @@ class SocketDispatcher(Dispatcher):
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.deadlines.run)
-            nursery.start_soon(self._write)
-            nursery.start_soon(self._beat)
+            nursery.start_soon(self._write, socket)
+            nursery.start_soon(self._beat, socket)
             while True:
-                message = await self._socket.get_message()
-                self.take_body(message if isinstance(message, bytes) else message.encode(errors="surrogatepass"))
+                await socket.get_message()
 
-    async def _write(self) -> None:
+    async def _write(self, socket: trio_websocket.WebSocketConnection) -> None:
         while not self._closed:
             if not self._backlog:
                 self._wake = trio.Event()
@@ -127,13 +123,13 @@ class SocketDispatcher(Dispatcher):
             self._buffered -= len(frame.body)
             frame.started = True
             with trio.fail_after(_HEARTBEAT):
-                await self._socket.send_message(frame.body.decode())
+                await socket.send_message(frame.body.decode())
 
-    async def _beat(self) -> None:
+    async def _beat(self, socket: trio_websocket.WebSocketConnection) -> None:
         while True:
             await trio.sleep(_HEARTBEAT)
             with trio.fail_after(_HEARTBEAT):
-                await self._socket.ping()
+                await socket.ping()
 
     def _queue(self, body: bytearray, *, urgent: bool) -> _Frame:
         frame = _Frame(body)
@@ -153,9 +149,14 @@ class SocketDispatcher(Dispatcher):
 
 @final
 class _Reader:
-    """The nursery that the library starts its reading task in: a handshake that ends without it waits for ever."""
+    """The nursery that the library starts its reading task in: a handshake that ends without it waits for ever.
+
+    Attributes:
+        failed: What ended the reading; None where it ended in order.
+    """
 
     def __init__(self, nursery: trio.Nursery) -> None:
+        self.failed: Exception | None = None
         self._nursery = nursery
         self._ended = trio.Event()
 
@@ -165,6 +166,8 @@ class _Reader:
     async def _run(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
             await read()
+        except Exception as error:  # noqa: BLE001 - the library fails in many ways at what is no WebSocket
+            self.failed = error
         finally:
             self._ended.set()
 
@@ -194,8 +197,6 @@ class WebSocketTransport:
         try:
             async with trio.open_nursery() as nursery:
                 await self._keep(nursery, peer, on_lost, task_status)
-        except* trio_websocket.ConnectionRejected as group:
-            refused = [self._rejected(error) for error in group.exceptions if isinstance(error, _REJECTED)]
         except* (
             trio_websocket.HandshakeError,
             trio_websocket.ConnectionClosed,
@@ -224,27 +225,27 @@ class WebSocketTransport:
             context = await trio.to_thread.run_sync(ssl.create_default_context)  # it reads files
             stream = trio.SSLStream(stream, context, server_hostname=url.host)
             await stream.do_handshake()
+        wire = SocketDispatcher(settings.server, peer, max_message=settings.max_message)
         reader = _Reader(nursery)
         with trio.CancelScope() as scope:
             nursery.start_soon(reader.cancel_at_end, scope)
             socket = await trio_websocket.wrap_client_stream(
                 cast(trio.Nursery, reader),
-                stream,
+                cast(trio.SocketStream, MessageStream(stream, wire)),
                 url.netloc.decode(),
                 url.raw_path.decode(),
                 subprotocols=[_SUBPROTOCOL],
                 extra_headers=[(name.encode(), value.encode()) for name, value in agent.items()],
-                max_message_size=settings.max_message,
-                receive_buffer_size=_READ,
             )
         if scope.cancelled_caught:
+            if isinstance(reader.failed, Unreachable):
+                raise reader.failed
             raise trio_websocket.HandshakeError("it ended the handshake, or answered with what is none")
-        wire = SocketDispatcher(settings.server, socket, peer, max_message=settings.max_message)
         task_status.started(wire)
         try:
-            await wire.run()
+            await wire.run(socket)
         except* trio_websocket.ConnectionClosed:
-            on_lost(self._closed(wire, socket.closed))
+            on_lost(self._closed(reader.failed, socket.closed))
         except* trio.TooSlowError:
             on_lost(Loss(reason=f"gave no sign of life for {_HEARTBEAT:g} s"))
         finally:
@@ -252,20 +253,11 @@ class WebSocketTransport:
                 await socket.aclose()
             nursery.cancel_scope.cancel()
 
-    def _rejected(self, rejected: trio_websocket.ConnectionRejected) -> Loss:
-        headers = {name.lower(): value for name, value in rejected.headers or ()}
-        return Loss(
-            reason=f"refused the WebSocket with HTTP status {rejected.status_code}",
-            attention=rejected.status_code in _ATTENTION,
-            retry_after=parse_retry_after((headers.get(b"retry-after") or b"").decode() or None),
-        )
-
-    def _closed(self, wire: SocketDispatcher, reason: trio_websocket.CloseReason | None) -> Loss:
+    def _closed(self, failed: Exception | None, reason: trio_websocket.CloseReason | None) -> Loss:
+        if isinstance(failed, FrameError):
+            return Loss(reason=f"broke the protocol of its WebSocket: {failed}")
         if reason is None:
             return Loss(reason="closed its WebSocket")
-        if reason.code == _TOO_BIG and len(wire.pending) == 1:  # of several, nobody can tell which it was
-            for pending in list(wire.pending.values()):
-                wire.settle(pending, None, wire.too_large("more"))
         text = f": {reason.reason}" if reason.reason else ""
         return Loss(reason=f"closed its WebSocket ({reason.code} {reason.name}{text})")
 

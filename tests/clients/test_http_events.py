@@ -44,7 +44,17 @@ def test_cuts_change_nothing(values: list[bytes], end: bytes, data: st.DataObjec
 def test_what_is_over_the_limit_is_left_out_and_the_rest_goes_on(cut: int) -> None:
     stream = b"data: " + b"x" * 5000 + b"\n\ndata: " + b"y" * 600 + b"\ndata: " + b"y" * 600 + b"\n\ndata: fine\n\n"
     events = parse(*(stream[i : i + cut] for i in range(0, len(stream), cut)))
-    assert [(event.data, event.oversized) for event in events] == [(b"", True), (b"", True), (b"fine", False)]
+    assert [event.data for event in events] == [b"", b"", b"fine"]
+    long, lines, fine = (event.oversized for event in events)
+    assert (long.head[-99:], long.tail) == (b"x" * 99, b"x" * 4096)
+    assert (lines.head, lines.tail) == (b"y" * 1200, b"y" * 1200)
+    assert fine is None
+
+
+def test_what_cannot_be_sent_back_is_no_id() -> None:
+    parser = EventParser(100)
+    parser.feed(b"id: fine\n\nid: \xc3\xa9\n\nid: a\x01\n\nid: " + b"i" * 2000 + b"\n\n")
+    assert parser.last_id == "fine"
 
 
 def test_a_large_event_in_small_chunks_costs_linear_time() -> None:
@@ -62,3 +72,5 @@ def test_the_server_says_when_to_come_again() -> None:
     parser = EventParser(10)
     parser.feed(b"retry: 1500\nid: 7\nretry: soon\n\n")
     assert (parser.retry, parser.last_id) == (1.5, "7")
+    parser.feed(b"retry: 0\n\n")
+    assert parser.retry == 0.1  # never at once: a stream that ends at once would be a busy loop

@@ -81,15 +81,18 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(fake: Any, connected:
         assert ["notifications/cancelled", request_id] in json.loads(await server.text("received"))
 
 
-async def test_too_large_a_message_ends_the_socket_and_its_call_says_so(fake: Any, connected: Any) -> None:
+async def test_too_large_a_message_fails_its_call_and_the_session_lives(fake: Any, connected: Any) -> None:
     limits = LimitsConfig(max_result=100_000)
     async with connected(fake().url(scheme="ws"), limits=limits) as server:
+        _, slept, done = server.begin("sleep", {"seconds": 0.5})
         with pytest.raises(ClientError) as raised:
             await server.call("big", {"size": 11_000_000})
-        assert raised.value.kind == "too_large"
+        assert (raised.value.kind, raised.value.outcome) == ("too_large", "outcome_unknown")
         with trio.fail_after(5):
-            await server.over.wait()
-        assert server.ended.kind == "lost"
+            await done.wait()
+        assert slept[0][0]["content"][0]["text"] == "slept"
+        assert len(await server.text("big", {"size": 90_000})) == 90_000
+        assert not server.lost.is_set()
 
 
 @pytest.mark.parametrize("how", ["killed", "closed"])

@@ -32,6 +32,7 @@ retry_after=S   with this Retry-After
 token=TOKEN     wants this bearer token
 bare            answers what it does not know with a bare 400
 page            answers GET with a page
+slow_404=S      tells the first request of a lost session so after so many seconds
 late_stream=S   answers GET after so many seconds
 crlf            ends the lines of its events with CR LF
 tls=FILE        speaks TLS with the certificate and key in this file
@@ -109,6 +110,11 @@ class Handler(BaseHTTPRequestHandler):
             return False
         session = self.headers.get("Mcp-Session-Id")
         if session is not None and session not in SESSIONS:
+            with LOCK:
+                first = (
+                    "slow_404" in BEHAVIOURS and ONCE.setdefault("told", threading.get_ident()) == threading.get_ident()
+                )
+            time.sleep(float(BEHAVIOURS["slow_404"]) if first else 0)
             self.answer(
                 404, self.dump({"id": None, "error": {"code": -32001, "message": "Session not found"}}).encode()
             )
