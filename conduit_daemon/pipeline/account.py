@@ -117,8 +117,8 @@ def account(outcome: Outcome, context: Context, approver: str | None) -> None:
     """
     gate, call, error, server = context.gate, outcome.call, outcome.error, outcome.server
     heard = outcome.heard_from
-    if heard is not None and heard not in context.taint:
-        context.add_taint(heard)
+    if heard is not None:
+        context.hear(heard)
     gate.total += 1
     if outcome.kind != "ok":
         gate.errors += 1

@@ -117,6 +117,11 @@ class Context:
         if own is not None and own.release is not None:
             own.release()
 
+    def hear(self, server: str) -> None:
+        """Words of `server` are delivered to this caller."""
+        if server not in self._taint.servers:
+            self.add_taint(server)
+
     def add_taint(self, server: str) -> None:
         """A result of `server` is delivered to this caller."""
         self._taint.servers |= {server}

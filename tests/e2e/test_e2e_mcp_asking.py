@@ -207,3 +207,23 @@ def test_input_that_is_missing_is_asked_for_again_and_a_foreign_state_refused(se
     assert said(done) == [ANSWERS["elicit"]]
     gone = rpc.ask("tools/call", {**params, **state})["error"]
     assert gone["code"] == -32602
+
+
+@pytest.mark.parametrize(("era", "kind"), [(ERAS[0], "elicit"), (ERAS[1], "sample"), (ERAS[1], "roots")])
+def test_a_servers_question_taints_though_its_call_never_ends(
+    start: Any, fake_server: Any, era: str, kind: str
+) -> None:
+    policy = '[policy]\ndefault = "allow"\n[[policy.rules]]\neffect = "deny"\ntools = ["add"]\ntainted_by = ["notes"]\n'
+    daemon = start(offering("notes", era), fake_server("a"), policy=policy)
+    daemon.wait_ready("notes", "a")
+    host = Host(daemon.rpc(), era, **ABLE)
+    meta = {} if era == ERAS[0] else {"_meta": modern(**ABLE)}
+    call = {"name": "notes__ask", "arguments": {"kind": kind}, **meta}
+    request_id = host.rpc.send("tools/call", call)
+    if era == ERAS[0]:
+        assert host.rpc.receive()["method"] == METHODS[kind]
+        host.rpc.notify("notifications/cancelled", {"requestId": request_id})
+    else:
+        assert host.rpc.wait(request_id)["result"]["resultType"] == "input_required"
+    added = host.rpc.result("tools/call", {"name": "a__add", "arguments": {"a": 1, "b": 2}, **meta})
+    assert added.get("isError", False) is (kind != "roots")  # a question for roots says nothing

@@ -48,6 +48,7 @@ class HandshakeHost:
         Raises:
             Declined: It answered with an error, or with what is no object.
         """
+        _note_heard(self._connection, question)
         answer = await self._connection.ask(question.method, question.params)
         if answer.error is not None:
             raise Declined(f"The host refused: {answer.error.get('message', 'no reason given')}", _code(answer.error))
@@ -141,6 +142,7 @@ class StatelessHost:
         if self._exchange.require(msgspec.Raw(msgspec.json.encode(result)), self.state):
             for key in wanted:
                 self._open[key].asked = True
+                _note_heard(self._connection, self._open[key].question)
 
     def take(self, responses: dict[str, Any]) -> None:
         """Takes the input that came with a request; where some of it is missing, that is asked for again."""
@@ -151,6 +153,12 @@ class StatelessHost:
                 waiting.answered.set()
         if any(waiting.answer is None for waiting in self._open.values()):
             self.ask()
+
+
+def _note_heard(connection: Connection, question: Question) -> None:
+    """A question brings the server's words to the host's model, as a result does, which may never come."""
+    if question.method != "roots/list":
+        connection.context.hear(question.server)
 
 
 def _code(error: dict[str, Any]) -> int:
