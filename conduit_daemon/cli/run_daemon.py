@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 from conduit_daemon.cli import output
@@ -19,6 +20,8 @@ def run(config: Path | None = None) -> int:
     Args:
         config: The configuration; else $CONDUIT_CONFIG, the user's, the system's.
     """
+    # By default it would end the process; one that comes before the daemon listens to it asks for what is under way.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from conduit_daemon.config import load  # noqa: PLC0415 - the daemon is loaded by those alone who run it
     from conduit_daemon.errors import ConfigError, DaemonError  # noqa: PLC0415
 

@@ -65,8 +65,10 @@ class Governance:
         """Takes over a configuration: it holds for the next call."""
         self.approvals.timeout = config.policy.approval_timeout
         self.pins.configure(config.servers)
-        self.rates.default = config.limits.rate
-        self.rates.by_server = {name: server.rate for name, server in config.servers.items() if server.rate is not None}
+        self.rates.configure(
+            config.limits.rate,
+            {name: server.rate for name, server in config.servers.items() if server.rate is not None},
+        )
 
     def problem(self) -> str | None:
         """What of all this cannot be kept at present; None where everything is."""

@@ -46,6 +46,20 @@ class Rates:
         self._full_at: dict[tuple[str, str, str], float] = {}
         self._prune_at = _PRUNED_FROM
 
+    def configure(self, default: RateConfig | None, by_server: dict[str, RateConfig]) -> None:
+        """Takes over limits. A bucket whose limit is another one is full again: it may have been emptied for hours.
+
+        Args:
+            default: For servers without one of their own; None for no limit.
+            by_server: By server id.
+        """
+        self._full_at = {
+            key: full_at
+            for key, full_at in self._full_at.items()
+            if self.limit_of(key[1]) == by_server.get(key[1], default)
+        }
+        self.default, self.by_server = default, by_server
+
     def limit_of(self, server: str) -> RateConfig | None:
         """The limit on calls of a server's tools; None for no limit."""
         return self.by_server.get(server, self.default)

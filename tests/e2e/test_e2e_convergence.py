@@ -6,6 +6,7 @@ starts it again with the same file and the same state, looks again, and compares
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import subprocess
@@ -62,7 +63,7 @@ PROBES: list[tuple[str, dict[str, Any]]] = [
     ("tool_1", {"value": "x"}),
 ]
 
-rates = st.fixed_dictionaries({"calls": st.sampled_from([1, 2]), "per": st.sampled_from([60, 3600])})
+rates = st.fixed_dictionaries({"calls": st.sampled_from([1, 2]), "per": st.sampled_from([600, 3600])})
 
 
 def some(**choices: Any) -> st.SearchStrategy[dict[str, Any]]:
@@ -159,6 +160,7 @@ class Seen:
             "policy": [self._explained(name, taint) for name in EXPLAINED for taint in ([], ["b"])],
             "level": self._level(),
         }
+        self._wake(earlier or self.agent)
         self.control.result("conduit/taint/reset")
         since = time.time()
         seen["calls"] = self._calls(earlier or self.agent)
@@ -223,6 +225,15 @@ class Seen:
         self.control.result("conduit/log_level", {"level": level})
         return level
 
+    def _wake(self, connection: Any) -> None:
+        """Has servers that rest, and a connection's own, start: what the calls then take is no matter of that."""
+        for server in self.config["servers"]:
+            for _ in range(8):
+                params = {"name": f"{server}__received", "principal": f"waker{next(self.numbers)}"}
+                error = connection.ask("conduit/call", params).get("error")
+                if error is None or error["data"]["kind"] not in {"timeout", "unavailable"}:
+                    break
+
     def _calls(self, connection: Any) -> list[Any]:
         principal = f"probe{next(self.numbers)}"  # whose rates are untouched
         found = []
@@ -261,8 +272,9 @@ def converge(daemon: Any, configs: list[dict[str, Any]]) -> None:
         reloaded = Seen(daemon, config).all(earlier)
         run_again(daemon)
         started = Seen(daemon, config).all()
-        for what, seen in started.items():
-            assert json.dumps(reloaded[what], indent=1) == json.dumps(seen, indent=1), what
+        ways = (json.dumps(seen, indent=1).splitlines() for seen in (reloaded, started))
+        differing = "\n".join(difflib.unified_diff(*ways, "reloaded", "started", lineterm="", n=12))
+        assert not differing, f"{differing}\n\n{text}"
 
 
 @pytest.fixture
@@ -292,7 +304,7 @@ def test_a_reload_ends_as_a_start_does(ended: Callable[[], Any], configs: list[d
 
 
 @pytest.mark.campaign
-@settings(max_examples=40, **ONE)
+@settings(max_examples=40, phases=(Phase.generate,), **ONE)
 @given(configs=st.lists(configurations(), min_size=2, max_size=4))
 def test_any_configurations_end_as_the_last_would_have_begun(
     ended: Callable[[], Any], configs: list[dict[str, Any]]

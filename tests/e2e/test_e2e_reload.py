@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ CONDUIT = Path(sys.executable).with_name("conduit")
 
 def rewrite(daemon: Any, *tables: str, policy: str = '[policy]\ndefault = "allow"\n') -> None:
     head = daemon.config.read_text().split("[policy]")[0]
-    daemon.config.write_text(head + "\n".join([policy, *tables]))
+    beside = daemon.config.with_name("new.toml")
+    beside.write_text(head + "\n".join([policy, *tables]))
+    beside.rename(daemon.config)
 
 
 def test_only_changed_servers_restart_and_the_rest_applies_at_once(start: Any, fake_server: Any) -> None:
@@ -198,3 +201,55 @@ def test_what_takes_a_restart_is_named_until_it_was(start: Any, fake_server: Any
     assert "needs_restart" not in control.result("conduit/reload")
     assert "needs_restart" not in daemon.status()["config"]
     assert daemon.pid("a") == pid
+
+
+def test_a_storm_of_signals_and_commands_ends_as_the_last_file_says(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("kept"))
+    daemon.wait_ready("kept")
+    pid = daemon.pid("kept")
+    controls = [daemon.rpc(control=True) for _ in range(4)]
+    agent = daemon.rpc()
+    asked: list[tuple[Any, int]] = []
+    for count in range(1000):
+        daemon.process.send_signal(signal.SIGHUP)
+        if count % 50 == 0:
+            others = [fake_server("other", f"tools={count % 3}")] if count % 100 else []
+            rewrite(daemon, fake_server("kept"), *others)
+            asked += [(control, control.send("conduit/reload")) for control in controls]
+            assert agent.call("kept__echo", {"text": str(count)})["content"][0]["text"] == str(count)
+    for control, request in asked:
+        answer = control.wait(request)
+        assert set(answer["result"]) == {"added", "removed", "changed", "unchanged"}, answer
+    rewrite(daemon, fake_server("kept"), fake_server("last"))
+    controls[0].result("conduit/reload")
+    daemon.wait_until(lambda: daemon.status()["servers"].keys() == {"kept", "last"})
+    daemon.wait_ready("kept", "last")
+    assert daemon.pid("kept") == pid
+    daemon.wait_until(lambda: len(psutil.Process(daemon.process.pid).children()) == 3)
+    assert "internal.error" not in daemon.events()
+    assert daemon.stop() == 0
+
+
+def test_signals_while_it_starts_are_no_end_and_while_it_stops_no_beginning(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), wait=False)
+    process = Path(f"/proc/{daemon.process.pid}/status")
+    daemon.wait_until(lambda: int(re.findall(r"SigIgn:\t(\w+)", process.read_text())[0], 16) & 1 == 1)
+    while not daemon.control.exists():
+        daemon.process.send_signal(signal.SIGHUP)
+        time.sleep(0.01)
+    daemon.wait_ready("a")
+    control, agent = daemon.rpc(control=True), daemon.rpc()
+    running = agent.send("conduit/call", {"name": "a__sleep", "arguments": {"seconds": 1}})
+    time.sleep(0.2)
+    daemon.process.send_signal(signal.SIGTERM)
+    daemon.wait_until(lambda: "daemon.stopping" in daemon.events())
+    rewrite(daemon, fake_server("b"))
+    reloads = daemon.events().count("config.reloaded")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert control.ask("conduit/reload")["error"]["data"]["kind"] == "shutting_down"
+    assert agent.wait(running)["result"]["content"][0]["text"] == "slept"
+    while daemon.process.poll() is None:
+        daemon.process.send_signal(signal.SIGHUP)
+        time.sleep(0.01)
+    assert daemon.process.returncode == 0
+    assert daemon.events().count("config.reloaded") == reloads

@@ -157,3 +157,15 @@ async def test_a_servers_own_rate_is_in_place_of_the_general_one(pipeline: Make)
     made = pipeline(config)
     kinds = [(await made.run(timeout=1)).kind for _ in range(4)]
     assert kinds == ["ok", "ok", "ok", "rate_limited"]
+
+
+def test_a_bucket_whose_limit_has_changed_is_full_again_and_no_other() -> None:
+    rates, other = Rates(), Entry("t__send", "t", Tool(name="send"), "")
+    rates.configure(RateConfig(calls=1, per=3600), {"t": RateConfig(calls=1, per=3600)})
+    for entry in (ENTRY, other):
+        assert rates.reserve("ann", entry, 0.0, 0.0).wait == 0
+    rates.configure(RateConfig(calls=10, per=1), {"t": RateConfig(calls=1, per=3600)})
+    assert rates.reserve("ann", ENTRY, 0.0, 0.0).wait == 0
+    with pytest.raises(ClientError) as refused:
+        rates.reserve("ann", other, 0.0, 0.0)
+    assert refused.value.kind == "rate_limited"
