@@ -111,8 +111,6 @@ async def serve(loaded: Loaded, environ: MutableMapping[str, str]) -> int:
     bus, masker = EventBus(), Masker(loaded.secrets)
     crash = LastCrash(bus)
     with open_logging(bus, masker, format=config.log.format, level=config.log.level, environ=environ) as log:
-        for warning in loaded.warnings:
-            bus.emit("config.warning", level="warning", reason=warning)
         try:
             await Daemon(loaded, bus, masker, log, environ).run()
         except Exception as error:  # noqa: BLE001 - also a defect: whoever has to find it reads the last line
@@ -203,7 +201,7 @@ class Daemon:
             loaded,
             environ,
             apply=self._apply,
-            passed=self._passed,
+            passed={name: Path(sock.getsockname()) for name, sock in self._passed.items()},
             clean=masker.mask,
             bus=bus,
             notifier=self._notifier,
@@ -222,6 +220,7 @@ class Daemon:
         async with AsyncExitStack() as stack:
             signals = stack.enter_context(caught())
             lock = stack.enter_context(locked(self._state, self._guardian.token))
+            self._reloader.warn()
             self._governance.load()
             listeners = open_listeners(self._config.current, self._environ, self._passed)
             for listener in listeners:

@@ -23,7 +23,7 @@ def check(config: Path | None = None, *, json: bool = False) -> int:
         config: The configuration; else the one that the daemon would find.
         json: Print the findings as JSON.
     """
-    from conduit_daemon.config import load  # noqa: PLC0415 - the daemon's parts are loaded by those alone who need them
+    from conduit_daemon.config import installed_sockets, load, without_effect  # noqa: PLC0415 - the daemon's parts are loaded by those alone who need them
     from conduit_daemon.errors import ConfigError  # noqa: PLC0415
 
     try:
@@ -35,21 +35,23 @@ def check(config: Path | None = None, *, json: bool = False) -> int:
             output.print_text("\n".join(str(problem) for problem in error.problems))
             output.print_error(f"{output.amount(len(error.problems), 'problem')}; nothing would be started")
         return FAILED
+    units = without_effect(loaded.config, installed_sockets(loaded.path, os.environ))
+    warnings = [*map(loaded.shown, loaded.warnings), *(f"{loaded.path}: {each}" for each in units)]
     failed = run_policy_tests(loaded.config)
     if json:
-        output.print_json({"ok": not failed, **_summary(loaded), "failed_tests": failed})
+        output.print_json({"ok": not failed, **_summary(loaded, warnings), "failed_tests": failed})
     else:
-        _print(loaded, passed(loaded.config, failed))
+        _print(loaded, passed(loaded.config, failed), warnings)
         for each in failed:
             output.print_text(loaded.shown(each.message))
     return FAILED if failed else DONE
 
 
-def _summary(loaded: Loaded) -> dict[str, Any]:
+def _summary(loaded: Loaded, warnings: list[str]) -> dict[str, Any]:
     policy = loaded.config.policy
     return {
         "file": None if loaded.path is None else str(loaded.path),
-        "warnings": [loaded.shown(warning) for warning in loaded.warnings],
+        "warnings": warnings,
         "servers": {
             name: {
                 "transport": server.kind,
@@ -63,7 +65,7 @@ def _summary(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _print(loaded: Loaded, tested: str) -> None:
+def _print(loaded: Loaded, tested: str, warnings: list[str]) -> None:
     output.print_text(f"{loaded.path or 'The default configuration'} can be used.")
     rows = [
         (name, server.kind, server.start if server.enabled else "disabled", loaded.shown(_target(server)))
@@ -72,11 +74,13 @@ def _print(loaded: Loaded, tested: str) -> None:
     if rows:
         output.print_text("")
         output.table(("server", "transport", "start", "command or URL"), rows)
+    else:
+        output.print_text("It has no servers.")
     policy = loaded.config.policy
     rules = output.amount(len(policy.rules), "rule")
     output.print_text(f"\nPolicy: {rules}; a call that none matches: {policy.default}; {tested}.")
-    for warning in loaded.warnings:
-        output.print_text(f"warning: {loaded.shown(warning)}")
+    for warning in warnings:
+        output.print_text(f"warning: {warning}")
 
 
 def _target(server: ServerConfig) -> str:

@@ -1,5 +1,6 @@
 """The configuration: its Structs, reading it from a file, and what a reload changes."""
 
+from conduit_daemon.config.activated import installed_sockets, without_effect
 from conduit_daemon.config.diff import Diff, diff, needs_restart, started_alike
 from conduit_daemon.config.globs import matcher
 from conduit_daemon.config.load import ImportedServers, Loaded, LoadedServer, import_servers, load, load_server, parse
@@ -62,6 +63,7 @@ __all__ = [
     "control_socket",
     "diff",
     "import_servers",
+    "installed_sockets",
     "load",
     "load_server",
     "matcher",
@@ -69,4 +71,5 @@ __all__ = [
     "parse",
     "started_alike",
     "state_directory",
+    "without_effect",
 ]

@@ -92,7 +92,10 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> L
         if chosen is None:
             looked = ", ".join(map(str, candidates))
             return Loaded(
-                config=Config(), warnings=(f"no configuration found, so there are no servers; looked at {looked}",)
+                config=Config(),
+                warnings=(
+                    f"no configuration found, so there are no servers; looked at {looked} (conduit init writes one)",
+                ),
             )
     return parse(_read(chosen), chosen, environ)
 

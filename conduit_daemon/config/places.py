@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conduit_daemon.config.model import Config
 
-__all__ = ["agent_socket", "config_candidates", "control_socket", "home", "state_directory"]
+__all__ = ["agent_socket", "config_candidates", "control_socket", "home", "state_directory", "user_configuration"]
 
 
 def config_candidates(environ: Mapping[str, str]) -> list[Path]:
@@ -15,8 +15,12 @@ def config_candidates(environ: Mapping[str, str]) -> list[Path]:
     given = [
         Path(folder) / "conduit.toml" for folder in environ.get("CONFIGURATION_DIRECTORY", "").split(":") if folder
     ]
-    user = _absolute(environ, "XDG_CONFIG_HOME") or home(environ) / ".config"
-    return [*given, user / "conduit" / "conduit.toml", Path("/etc/conduit/conduit.toml")]
+    return [*given, user_configuration(environ), Path("/etc/conduit/conduit.toml")]
+
+
+def user_configuration(environ: Mapping[str, str]) -> Path:
+    """The configuration of the user's own daemon."""
+    return (_absolute(environ, "XDG_CONFIG_HOME") or home(environ) / ".config") / "conduit" / "conduit.toml"
 
 
 def agent_socket(config: Config, environ: Mapping[str, str]) -> Path:

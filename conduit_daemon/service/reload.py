@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
 import msgspec
 import trio
 
-from conduit_daemon.config import ConfigStanding, Diff, Loaded, Rejected, load, needs_restart
+from conduit_daemon.config import ConfigStanding, Diff, Loaded, Rejected, load, needs_restart, without_effect
 from conduit_daemon.config.sources import digest
 from conduit_daemon.errors import ClientError, ConfigError, ConfigProblem, DaemonError
 from conduit_daemon.service.notify import Notifier
@@ -33,7 +33,7 @@ class Reloader:
         loaded: What the daemon was started with. Where there was no file, the default places are looked through again.
         environ: Where default places and references are looked up.
         apply: Takes a usable configuration over and returns what changed.
-        passed: The sockets that a service manager made, by name.
+        passed: Where a service manager made sockets, by their names.
         clean: Masks what is secret in a text.
         bus: Where ``config.reloaded`` and ``config.rejected`` go.
         notifier: Told of the begin and the end.
@@ -49,7 +49,7 @@ class Reloader:
         environ: Mapping[str, str],
         *,
         apply: Callable[[Loaded], Diff],
-        passed: Collection[str],
+        passed: Mapping[str, Path],
         clean: Callable[[str], str],
         bus: EventBus,
         notifier: Notifier,
@@ -87,6 +87,12 @@ class Reloader:
             rejected=self.rejected,
             needs_restart=self._unapplied(),
         )
+
+    def warn(self) -> None:
+        """Says what of the configuration in force is probably not what was meant."""
+        loaded = self._in_force
+        for warning in (*loaded.warnings, *without_effect(loaded.config, self._passed)):
+            self._bus.emit("config.warning", level="warning", reason=warning)
 
     async def run(self) -> None:
         """Reads the file whenever it was asked to, until cancelled."""
@@ -164,8 +170,7 @@ class Reloader:
             raise self._reject((problem,)) from error
         self.rejected = None
         self._in_force, self._since = loaded, time.time()
-        for warning in loaded.warnings:
-            self._bus.emit("config.warning", level="warning", reason=warning)
+        self.warn()
         said: dict[str, Any] = msgspec.to_builtins(changed)
         if later := self._unapplied():
             said["needs_restart"] = list(later)

@@ -115,3 +115,19 @@ def test_a_file_that_is_not_there(conduit, verb, tmp_path):
     assert said.returncode == {"check": 1, "run": 78}[verb]
     assert str(tmp_path / "none.toml") in said.stdout + said.stderr
     assert "Traceback" not in said.stderr
+
+
+def test_keys_without_effect_under_the_installed_units_are_warned_of(conduit, tmp_path):
+    (tmp_path / "config/conduit").mkdir(parents=True)
+    (tmp_path / "config/conduit/conduit.toml").write_text('[rpc]\nsocket_group = "agents"\n')
+    assert "no effect" not in conduit("check").stdout
+    units = tmp_path / "config/systemd/user"
+    units.mkdir(parents=True)
+    (units / "conduit-agent.socket").write_text("[Socket]\nListenStream=%t/conduit/agent.sock\n")
+
+    said = conduit("check")
+
+    assert said.returncode == 0
+    assert "warning: " in said.stdout
+    assert "rpc.socket_group has no effect: systemd makes the agent socket" in said.stdout
+    assert len(json.loads(conduit("check", "--json").stdout)["warnings"]) == 1

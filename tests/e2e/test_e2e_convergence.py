@@ -257,7 +257,15 @@ def run_again(daemon: Any) -> None:
     with daemon.log_path.open("ab") as log:
         command = [CONDUIT, "run", "--config", daemon.config]
         daemon.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    daemon.wait_until(daemon.control.is_socket, 15)
+    daemon.wait_until(lambda: answers(daemon), 15)
+
+
+def answers(daemon: Any) -> bool:
+    try:
+        daemon.rpc(control=True)
+    except OSError:
+        return False
+    return True
 
 
 def converge(daemon: Any, configs: list[dict[str, Any]]) -> None:

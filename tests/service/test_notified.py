@@ -136,6 +136,25 @@ async def test_from_the_start_to_the_end(tmp_path: Path, activation: None) -> No
     assert daemon.control.exists()
 
 
+async def test_what_is_said_of_passed_sockets_has_no_effect_and_is_warned_of(
+    tmp_path: Path, activation: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = "rpc.socket_group has no effect: systemd makes the agent socket. Set SocketGroup= in conduit-agent.socket."
+    async with running(tmp_path, '[rpc]\nsocket_group = "nogroup"\n') as (daemon, manager, _):
+        await manager.until(lambda: "READY=1" in manager.lines)
+        assert "needs_restart" not in await daemon.ask("conduit/reload")
+        daemon.agent.unlink()
+        await daemon.ask("conduit/reload")
+        written: list[str] = []
+        await manager.until(lambda: written.append(capfd.readouterr().err) or "socket_lost" in "".join(written))
+        await daemon.ask("conduit/shutdown")
+        await manager.until(lambda: daemon.exit_code is not None)
+    log = [json.loads(line) for line in "".join(written).splitlines()]
+    assert [line["reason"] for line in log if line["event"] == "config.warning"] == [said] * 3
+    (lost,) = [line["reason"] for line in log if line["event"] == "rpc.socket_lost"]
+    assert "systemctl restart conduit-agent.socket conduit" in lost
+
+
 async def test_a_deadlocked_hub_stops_the_signs_of_life(tmp_path: Path, activation: None) -> None:
     async with running(tmp_path, "") as (daemon, manager, _):
         await manager.until(lambda: manager.signs() >= 3)
