@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,37 @@ ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "systemd"
 
 
+NPM = tuple(f"@modelcontextprotocol/server-{name}@2026.8.31" for name in ("everything", "filesystem", "memory"))
+"""Those of the end-to-end tests, so that both share one installation."""
+UV = "uv==0.13.9"
+PROGRAM = "import runpy\ndef main(): runpy.run_path('/src/tests/fakes/stdio_server.py', run_name='__main__')\n"
+METADATA = "Metadata-Version: 2.1\nName: tiny-mcp-server\nVersion: 1\n"
+WHEEL = "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def _wheel(folder: Path) -> Path:
+    """Writes a package that needs nothing else, for uvx to run."""
+    folder.chmod(0o755)  # the unit's user reads it
+    about = "tiny_mcp_server-1.dist-info"
+    files = {
+        "tiny_mcp_server.py": PROGRAM,
+        f"{about}/METADATA": METADATA,
+        f"{about}/WHEEL": WHEEL,
+        f"{about}/entry_points.txt": "[console_scripts]\ntiny-mcp-server = tiny_mcp_server:main\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{about}/RECORD"])
+    with zipfile.ZipFile(folder / "tiny_mcp_server-1-py3-none-any.whl", "w") as wheel:
+        for name, content in files.items():
+            wheel.writestr(name, content)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def seen(booted: Any) -> Any:
-    return booted("system.py")
+def seen(booted: Any, npm_install: Any, pip_install: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    shown = [f"{pip_install(UV)}:/opt/uv", f"{_wheel(tmp_path_factory.mktemp('wheels'))}:/opt/wheels"]
+    if shutil.which("npm") is not None:
+        shown.append(f"{npm_install(*NPM).parents[1]}:/opt/npm")
+    return booted("system.py", *shown)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -75,6 +104,16 @@ def test_real_servers_run_under_the_hardening(seen: Any) -> None:
     assert machine["fib"] == 196418
     assert machine["processors"] >= 1
     assert machine["interfaces"] >= 1
+
+
+def test_what_npx_and_uvx_start_runs_under_the_hardening(seen: Any) -> None:
+    found = seen("runners")
+    assert text(found["uvx"]["answer"]) == "42"
+    assert "tiny-mcp-server" in found["uvx"]["processes"]
+    if "npx" not in found:
+        pytest.skip("there is no npm to run")
+    assert "entities" in text(found["npx"]["answer"])
+    assert "mcp-server-memory" in found["npx"]["processes"]
 
 
 def test_journal_fields(seen: Any) -> None:

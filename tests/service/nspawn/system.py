@@ -18,6 +18,7 @@ from typing import Any
 
 from inside import AGENT, CONTROL, FAKE, PYTHON, Rpc, ask, call, drive, main_pid, processes, run, show, state, until
 
+WHEEL = "/opt/wheels/tiny_mcp_server-1-py3-none-any.whl"
 SECRET = "planted-credential-58213"
 
 CONFIG = f"""
@@ -174,6 +175,38 @@ def real_servers() -> dict[str, Any]:
     }
 
 
+def runners() -> dict[str, Any]:
+    """Servers as people start them: by npx and by uvx, which run what lies beside them, for there may be no network."""
+    tables = {
+        "npx": {
+            "command": "npx",
+            "args": ["--no-install", "mcp-server-memory"],
+            "cwd": "/opt/npm",
+            "env": {"MEMORY_FILE_PATH": "/var/lib/conduit/memory.json"},
+        },
+        "uvx": {
+            "command": "/opt/uv/uvx",
+            "args": ["--offline", "--no-python-downloads", "--python", PYTHON, "--from", WHEEL, "tiny-mcp-server"],
+        },
+    }
+    calls = {"npx": ("memory__read_graph", {}), "uvx": ("uvx__add", {"a": 40, "b": 2})}
+    found: dict[str, Any] = {}
+    for name, table in tables.items():
+        if not os.path.exists({"npx": "/opt/npm", "uvx": WHEEL}[name]):
+            continue
+        ask("conduit/servers/add", CONTROL, server=name, config=table)
+        until(lambda name=name: state(name) == "ready", 60, 0.1)
+        tool, arguments = calls[name]
+        pid = ask("conduit/status")["servers"][name]["pid"]
+        found[name] = {
+            "answer": call(f"{name}__{tool.partition('__')[2]}", **arguments),
+            "processes": run("ps", "-o", "args=", "--ppid", str(pid), check=False) + run("ps", "-o", "args=", str(pid)),
+        }
+        ask("conduit/servers/remove", CONTROL, server=name)
+        until(lambda pid=pid: pid not in processes(), 10)
+    return found
+
+
 def journal() -> dict[str, Any]:
     call("files__add", a=20, b=22)
     entries: list[dict[str, Any]] = []
@@ -199,6 +232,7 @@ def credentials() -> dict[str, Any]:
 
 def reload() -> dict[str, Any]:
     before = main_pid(), ask("conduit/status")["servers"]["files"]["pid"]
+    earlier = len(_logged("config.reloaded"))
     path = Path("/etc/conduit/conduit.toml")
     path.write_text(_config(f'\n[servers.second]\ncommand = "{PYTHON}"\nargs = ["{FAKE}"]\n'))
     run("systemctl", "reload", "conduit")
@@ -215,7 +249,7 @@ def reload() -> dict[str, Any]:
     return {
         "same": before == after,
         "rejected": rejected,
-        "reloaded": _logged("config.reloaded"),
+        "reloaded": _logged("config.reloaded")[earlier:],
         "uptime": uptime,
         **show("ActiveState", "SubState", "NRestarts", "Result"),
     }
@@ -358,6 +392,7 @@ if __name__ == "__main__":
             called,
             status_line,
             real_servers,
+            runners,
             journal,
             credentials,
             reload,
