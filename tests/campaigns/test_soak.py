@@ -248,6 +248,11 @@ def _progress(name: str) -> dict[str, Any]:
     return {"_meta": {"progressToken": 1}} if name == "tick" else {}
 
 
+def _described(stall: dict[str, Any]) -> str:
+    where = (stall.get("where") or ["?"])[0]
+    return f"{stall['task'].rpartition('.')[2]}, {stall.get('step_ms', '?')} ms of it in one step, at {where}"
+
+
 @contextlib.contextmanager
 def web(*behaviours: str) -> Iterator[str]:
     """A server over HTTP, and its URL."""
@@ -345,6 +350,7 @@ def test_everything_at_once_leaves_nothing(
             ),
             ("RSS at the end / at the first rest", f"{last.rss / first.rss:.3f}"),
             ("longest stall of the event loop, ms", f"{stalls()[0]['ms'] if stalls() else 0:.0f}"),
+            ("and what it was", _described(stalls()[0]) if stalls() else "-"),
             ("surprises of the workers", len(load.failed)),
         ],
     )

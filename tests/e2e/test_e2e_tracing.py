@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -106,6 +107,30 @@ def test_without_opentelemetry_the_callers_context_reaches_the_server_untouched(
     assert execute == CONTEXT
     assert none == {}
     assert hostile == {"traceparent": ["x"] * 1000}
+
+
+def test_a_host_behind_the_bridge_is_a_parent_too(
+    governed: Any, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    daemon, calls = governed()
+    host = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
+    asked = [("initialize", host), ("tools/call", {"name": "s__t", "arguments": {}, "_meta": CONTEXT})]
+    lines = [{"jsonrpc": "2.0", "id": i, "method": name, "params": params} for i, (name, params) in enumerate(asked)]
+    bridge = subprocess.run(
+        [sys.executable, "-m", "conduit_daemon.cli", "mcp", "--socket", str(daemon.agent)],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert '"id":1' in bridge.stdout.replace(" ", ""), bridge.stderr
+    assert daemon.stop() == 0
+    (span,) = collector.spans().values()
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, SPAN)
+    (meta,) = metas(calls)
+    assert meta["traceparent"] == f"00-{TRACE}-{span.span_id.hex()}-01"
 
 
 def test_each_call_is_a_span_between_the_callers_and_the_servers(
