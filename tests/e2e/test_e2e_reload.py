@@ -25,7 +25,8 @@ def rewrite(daemon: Any, *tables: str, policy: str = '[policy]\ndefault = "allow
     beside.rename(daemon.config)
 
 
-def test_only_changed_servers_restart_and_the_rest_applies_at_once(start: Any, fake_server: Any) -> None:
+@pytest.mark.parametrize("how", ["command", "signal"])
+def test_only_changed_servers_restart_and_the_rest_applies_at_once(start: Any, fake_server: Any, how: str) -> None:
     daemon = start(fake_server("kept"), fake_server("changed"), fake_server("gone"))
     daemon.wait_ready("kept", "changed", "gone")
     rpc, control = daemon.rpc(), daemon.rpc(control=True)
@@ -35,12 +36,14 @@ def test_only_changed_servers_restart_and_the_rest_applies_at_once(start: Any, f
     policy = '[policy]\ndefault = "allow"\n[[policy.rules]]\neffect = "deny"\ntools = ["echo"]\nservers = ["kept"]\n'
     filters = fake_server("kept"), fake_server("changed", "tools=2"), fake_server("new")
     rewrite(daemon, *filters, policy=policy)
-    assert control.result("conduit/reload") == {
-        "added": ["new"],
-        "removed": ["gone"],
-        "changed": ["changed"],
-        "unchanged": ["kept"],
-    }
+    said = {"added": ["new"], "removed": ["gone"], "changed": ["changed"], "unchanged": ["kept"]}
+    if how == "command":
+        assert control.result("conduit/reload") == said
+    else:
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_until(lambda: "config.reloaded" in daemon.events())
+        (line,) = (line for line in daemon.log() if line["event"] == "config.reloaded")
+        assert {key: line[key] for key in said} == said
     denied = rpc.ask("conduit/call", {"name": "kept__echo", "arguments": {"text": "x"}})["error"]
     assert denied["data"]["kind"] == "denied"
     assert rpc.wait(running)["result"]["content"][0]["text"] == "slept"
@@ -123,6 +126,68 @@ def test_what_takes_its_place_and_is_no_file_is_said_in_time(start: Any, fake_se
         daemon.config.write_text(good)
         control.result("conduit/reload")
     assert [words in message for words, message in zip(("pipe", "directory", "16 MiB", "symbolic"), said, strict=True)]
+    assert daemon.pid("a") == pid
+
+
+def test_what_governs_a_servers_calls_changes_without_its_restart(start: Any, fake_server: Any) -> None:
+    rules = """[policy]
+default = "deny"
+[[policy.rules]]
+effect = "allow"
+annotations = { destructiveHint = true }
+"""
+    daemon = start(fake_server("a", "tools=2"), policy=rules)
+    daemon.wait_ready("a")
+    rpc, control = daemon.rpc(), daemon.rpc(control=True)
+    pid = daemon.pid("a")
+    assert rpc.ask("conduit/call", {"name": "a__pid"})["error"]["data"]["kind"] == "denied"
+    assert "a__tool_1" in {tool["name"] for tool in rpc.result("tools/list")["tools"]}
+    tools = '{ deny = ["tool_1"], describe = { echo = "Says it again." } }'
+    rewrite(
+        daemon,
+        fake_server("a", "tools=2", trusted="true", tools=tools, rate="{ calls = 1, per = 3600 }", max_in_flight="1"),
+        policy=rules,
+    )
+    assert control.result("conduit/reload")["changed"] == ["a"]
+    assert rpc.ask("conduit/call", {"name": "a__tool_1", "arguments": {"value": "x"}})["error"]["data"]["kind"] in (
+        "denied",
+        "unknown_tool",
+    )
+    assert rpc.call("a__pid")["content"][0]["text"] == str(pid), "trusted now"
+    again = rpc.ask("conduit/call", {"name": "a__pid", "timeout": 1})
+    assert again["error"]["data"]["kind"] == "rate_limited"
+    daemon.wait_until(
+        lambda: (
+            {tool["name"]: tool["description"] for tool in rpc.result("tools/list")["tools"]}["a__echo"]
+            == "Says it again."
+        )
+    )
+    assert "a__tool_1" not in {tool["name"] for tool in rpc.result("tools/list")["tools"]}
+    rewrite(daemon, fake_server("a", "tools=2"), policy='[policy]\ndefault = "allow"\n')
+    control.result("conduit/reload")
+    assert rpc.call("a__pid")["content"][0]["text"] == str(pid)
+    assert rpc.call("a__pid")["content"][0]["text"] == str(pid)
+    assert daemon.pid("a") == pid
+
+
+def test_a_limit_on_results_is_none_on_listings_and_grows_for_servers_that_run(start: Any, fake_server: Any) -> None:
+    daemon = start("[limits]\nmax_result = 500\n", fake_server("a"))
+    daemon.wait_ready("a")
+    rpc, control = daemon.rpc(), daemon.rpc(control=True)
+    pid = daemon.pid("a")
+    assert len(rpc.result("tools/list")["tools"]) == 9
+
+    def big(size: int) -> Any:
+        answer = rpc.ask("conduit/call", {"name": "a__big", "arguments": {"size": size}})
+        return answer["error"]["data"]["kind"] if "error" in answer else len(answer["result"]["content"][0]["text"])
+
+    assert [big(400), big(600)] == [400, "too_large"]
+    rewrite(daemon, "[limits]\nmax_result = '30MiB'\n", fake_server("a"))
+    control.result("conduit/reload")
+    assert big(20_000_000) == 20_000_000
+    rewrite(daemon, "[limits]\nmax_result = '1MiB'\n", fake_server("a"))
+    control.result("conduit/reload")
+    assert [big(900_000), big(2_000_000), big(20_000_000)] == [900_000, "too_large", "too_large"]
     assert daemon.pid("a") == pid
 
 
