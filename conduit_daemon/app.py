@@ -176,7 +176,8 @@ class Daemon:
             governance=self._governance,
             masker=masker,
         )
-        self._gate.problems += [self._audit.problem, log.problem, self._governance.problem]
+        self._upkeep = Upkeep(bus)
+        self._gate.problems += [self._audit.problem, log.problem, self._governance.problem, self._upkeep.problem]
         self._gate.configure(config)
         self._clients = ClientFactory(
             self._config,
@@ -196,7 +197,6 @@ class Daemon:
             idle=self._gate.idle,
             on_change=_tell_hub,
         )
-        self._upkeep = Upkeep(bus)
         self._reloader = Reloader(
             loaded,
             environ,

@@ -124,6 +124,10 @@ class Upkeep:
         """Has it look at once."""
         self._ended.set()
 
+    def problem(self) -> str | None:
+        """What is lost and cannot be made again at present, for the status; None where nothing is."""
+        return " ".join(self._said.values()) or None
+
     async def run(self) -> None:
         """Looks, until cancelled."""
         limiter = trio.CapacityLimiter(1)

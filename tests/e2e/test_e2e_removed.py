@@ -62,6 +62,8 @@ def test_another_daemons_socket_in_its_place_is_left_alone_and_said(start: Any) 
         assert f"A daemon already listens at {daemon.agent}" in said(daemon, "rpc.socket_lost")[0]
         time.sleep(LOOKED - 2)
         assert len(said(daemon, "rpc.socket_lost")) == 1
+        status = daemon.rpc(control=True).result("conduit/status")
+        assert (status["health"], status["problems"]) == ("degraded", said(daemon, "rpc.socket_lost"))
     daemon.wait_until(lambda: said(daemon, "rpc.socket_restored"), LOOKED)
     assert daemon.status()["health"] == "ok"
 
