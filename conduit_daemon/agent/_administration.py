@@ -113,9 +113,17 @@ def servers_explain(server: str) -> Request[Explanation]:
     return Request("conduit/servers/explain", {"server": server}, Explanation, control=True)
 
 
-def servers_accept(server: str, tool: str) -> Request[Accepted]:
-    """Accepts the changed definition of a pinned tool (control socket)."""
-    return Request("conduit/servers/accept", {"server": server, "tool": tool}, Accepted, control=True)
+def servers_accept(server: str, tool: str, *, look: bool | None = None, digest: str | None = None) -> Request[Accepted]:
+    """Accepts the changed definition of a pinned tool, or with `look` only tells it (control socket).
+
+    Args:
+        server: The server's id.
+        tool: The server's own name of the tool.
+        look: Tell what has changed, and accept nothing.
+        digest: Accept the definition of this digest alone, the one that was looked at.
+    """
+    params = given(server=server, tool=tool, look=look, digest=digest)
+    return Request("conduit/servers/accept", params, Accepted, control=True)
 
 
 def approvals() -> Request[PendingApprovals]:

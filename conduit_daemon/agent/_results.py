@@ -213,11 +213,16 @@ class Decision(Result, frozen=True):
 
 
 class Accepted(Result, frozen=True):
-    """A pinned tool's definition that is accepted; `changed` names what of it had changed."""
+    """A pinned tool's definition that is accepted, or only looked at; `changed` names what of it had changed.
+
+    Where it is looked at, `definition` has these parts as they are now, and `digest` is what to accept them by.
+    """
 
     server: str = ""
     tool: str = ""
     changed: list[str] = []
+    definition: dict[str, Any] = {}
+    digest: str | None = None
 
 
 class TaintReset(Result, frozen=True):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+import msgspec
+
 from conduit_daemon.agent import ServerStatus, requests
 from conduit_daemon.agent.requests import Request
 from conduit_daemon.cli import output
@@ -45,16 +49,34 @@ def stop(server: str, *, json: bool = False, where: Where = HERE) -> int:
     return _order(server, requests.servers_stop(server), json, where)
 
 
-def accept(server: str, tool: str, *, json: bool = False, where: Where = HERE) -> int:
-    """Accepts the changed definition of a pinned tool.
+def accept(server: str, tool: str, *, look: bool = False, json: bool = False, where: Where = HERE) -> int:
+    """Accepts the changed definition of a pinned tool; on a terminal it is shown first, and asked about.
 
     Args:
         server: The server's id.
         tool: The server's own name for the tool.
+        look: Show what has changed, and accept nothing.
         json: Print the daemon's answer.
     """
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not json
     with where.open() as conduit:
-        answer, accepted = ask(conduit, requests.servers_accept(server, tool))
+        seen = None
+        if look or asks:
+            answer, now = ask(conduit, requests.servers_accept(server, tool, look=True))
+            if json:
+                output.print_json(answer)
+                return DONE
+            output.print_text(f"Changed since {tool} of {server} was pinned:")
+            for part in now.changed:
+                shown = msgspec.json.format(msgspec.json.encode(now.definition.get(part)), indent=2)
+                output.print_text(f"{part.replace('_', ' ')}: {output.plain_json(shown)}")
+            if look:
+                return DONE
+            if input("Accept it as it is now? [y/N] ").strip().lower() not in {"y", "yes"}:
+                output.print_text("Nothing is accepted.")
+                return FAILED
+            seen = now.digest
+        answer, accepted = ask(conduit, requests.servers_accept(server, tool, digest=seen))
     if json:
         output.print_json(answer)
     else:

@@ -127,8 +127,8 @@ class Pins:
             f"pinned: its {_listed(changed)} changed; conduit servers accept {entry.server_id} {entry.tool.name}",
         )
 
-    def accept(self, entry: Entry) -> tuple[str, ...]:
-        """Pins a tool's present definition, and says what of it had changed.
+    def acceptable(self, entry: Entry) -> tuple[str, ...]:
+        """What of a pinned tool's definition has changed, and so can be accepted.
 
         Raises:
             ClientError: ``invalid_params``: its server's tools are not pinned, or it has not changed.
@@ -139,6 +139,24 @@ class Pins:
         if not changed:
             raise ClientError(
                 "invalid_params", f"{entry.tool.name} of {entry.server_id} is as it was pinned; nothing is to accept."
+            )
+        return changed
+
+    def accept(self, entry: Entry, seen: str | None = None) -> tuple[str, ...]:
+        """Pins a tool's present definition, and says what of it had changed.
+
+        Args:
+            entry: The tool as it is now.
+            seen: The digest of the definition that somebody has looked at; None where nobody says.
+
+        Raises:
+            ClientError: ``invalid_params``: as of `acceptable`, or it is another definition than the one seen.
+        """
+        changed = self.acceptable(entry)
+        if seen is not None and seen != entry.digest:
+            raise ClientError(
+                "invalid_params",
+                f"{entry.tool.name} of {entry.server_id} has changed again since it was looked at; look once more.",
             )
         key = (entry.server_id, entry.tool.name)
         self._pins[key] = self._parts(entry)

@@ -183,9 +183,14 @@ class GovernanceMethods:
                 "unknown_tool", f"Server {params.server} has no tool {params.tool!r}.", params.server, params.tool
             )
         pins = self._gate.governance.pins
-        changed = pins.accept(entry)
+        about = {"server": params.server, "tool": params.tool}
+        if params.look:
+            changed = pins.acceptable(entry)
+            definition = {part: getattr(entry.tool, part) for part in changed}
+            return {**about, "changed": changed, "definition": definition, "digest": entry.digest}
+        changed = pins.accept(entry, params.digest)
         await pins.file.saved()
-        return {"server": params.server, "tool": params.tool, "changed": changed}
+        return {**about, "changed": changed}
 
     async def _reset_taint(self, connection: Connection, request: Request) -> object:
         params = protocol.decode_params(request.params, ResetTaintParams)

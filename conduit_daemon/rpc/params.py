@@ -198,10 +198,17 @@ class AuditParams(StrictParams, frozen=True, kw_only=True):
 
 
 class AcceptParams(StrictParams, frozen=True, kw_only=True):
-    """``conduit/servers/accept``."""
+    """``conduit/servers/accept``.
+
+    Attributes:
+        look: Tell what has changed, and accept nothing.
+        digest: Accept the definition of this digest alone, the one that was looked at.
+    """
 
     server: str
     tool: str
+    look: bool = False
+    digest: str | None = None
 
 
 class ResetTaintParams(StrictParams, frozen=True, kw_only=True):
