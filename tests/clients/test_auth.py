@@ -17,6 +17,7 @@ from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult, OAuthToken
 
 from conduit_daemon.clients.auth import Login, LoginNeeded, LoopbackPerson, TokenFile, token_file
+from conduit_daemon.clients.http_bounds import bound_answer
 from conduit_daemon.config import AuthConfig
 
 OAUTH = AuthConfig(type="oauth")
@@ -212,3 +213,14 @@ async def test_the_file_of_another_run_is_replaced_whole(tmp_path: Path) -> None
     assert tokens is not None
     assert tokens.access_token == "two"
     assert [path.name for path in (tmp_path / "auth").iterdir()] == ["far.json"]
+
+
+@pytest.mark.parametrize("path", ["oauth-protected-resource", "oauth-authorization-server"])
+async def test_what_an_authorization_server_says_without_end_is_cut_off(
+    guarded: Any, tmp_path: Path, path: str
+) -> None:
+    fake = guarded(f"endless=/.well-known/{path}")
+    login = make(fake, tmp_path, browser=Browser())
+    async with httpx2.AsyncClient(auth=login, timeout=10, event_hooks={"response": [bound_answer]}) as client:
+        with trio.fail_after(5), pytest.raises(httpx2.RemoteProtocolError, match="more than 1048576 bytes"):
+            await client.post(fake.url(), json={})

@@ -21,6 +21,7 @@ from http_server import BEHAVIOURS, Handler, Server
 """
 expires_in=S    how long a token is good (3600)
 deny            the person refuses
+endless=PATH    answers GET of this path without an end
 """
 
 CODES: dict[str, dict[str, str]] = {}
@@ -52,6 +53,10 @@ class Protected(Handler):
         parts = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         match parts.path:
+            case path if path == BEHAVIOURS.get("endless"):
+                self.begin_events()
+                while True:
+                    self.write_event("more and more " * 5000)
             case "/.well-known/oauth-protected-resource":
                 self.answer_json(200, {"resource": f"{self.base}/mcp", "authorization_servers": [self.base]})
             case "/.well-known/oauth-authorization-server":
