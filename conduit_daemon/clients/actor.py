@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, final
 
 import msgspec
 import trio
 
 import supervisors
+from conduit_daemon.clients.approach import Approach
 from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Connection, Ended, Settings
 from conduit_daemon.clients.journal import Journal, Timeline, new_timeline, sentence
@@ -26,7 +27,7 @@ from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.port import ClientState, Listing, Port, Standing, new_port
 from conduit_daemon.clients.process import Warden
 from conduit_daemon.clients.recovery import Recovery
-from conduit_daemon.clients.session import Era, Negotiated
+from conduit_daemon.clients.session import Negotiated
 from conduit_daemon.clients.standing import resting, starting
 from conduit_daemon.clients.watch import Watch
 from conduit_daemon.messages import (
@@ -40,8 +41,6 @@ from conduit_daemon.telemetry.events import EventBus
 from supervisors import Actor, From, NoReply
 
 __all__ = ["Client", "Timeline", "new_port", "new_timeline"]
-
-_ERAS: Final[dict[str, Era]] = {"auto": "auto", "2025-11-25": "legacy", "2026-07-28": "modern"}
 
 
 class _ConnectionEnded(msgspec.Struct, frozen=True):
@@ -108,7 +107,7 @@ class Client(Actor):
         self._lazy = settings.config.start == "lazy" or settings.config.scope == "connection"
         self._called = False
         self._recovery = Recovery(settings.config.backoff)
-        self._era: Era = _ERAS[settings.config.protocol]
+        self._approach = Approach(settings)
         self._connection: Connection | None = None
         self._task: supervisors.TaskHandle | None = None
         self._last_stderr: tuple[str, ...] = ()
@@ -186,7 +185,8 @@ class Client(Actor):
         self.generation += 1
         if self.generation > 1 and not self._port.standing.startable:
             self._port.restarts += 1
-        connection = Connection(self._settings, self._era, self._warden, self._bus, Watch(self, self.generation))
+        way, watch = self._approach, Watch(self, self.generation)
+        connection = Connection(way.settings, way.era, self._warden, self._bus, watch)
         self._connection = connection
         probing = self._port.standing.circuit != "closed"
         self._stand(
@@ -248,15 +248,14 @@ class Client(Actor):
             self._stand("needs_attention", ended.reason)
             self._port.fail_held()
             self._journal.tell("client.needs_attention", "error", f"{sentence(ended.reason)} It is not tried again.")
-        elif ended.kind == "probe":
-            self._era = "legacy"
-            self._journal.tell("client.down", "info", f"{sentence(ended.reason)} It may know only the older handshake.")
-            self._connect("with the older handshake")
+        elif (other := self._approach.another(ended)) is not None:
+            self._journal.tell("client.down", "info", f"{sentence(ended.reason)} {other.hope}")
+            self._connect(other.why)
         else:
             self._fail(ended)
 
     def _fail(self, ended: Ended) -> None:
-        self._era = _ERAS[self._settings.config.protocol] if ended.kind == "start" else self._era
+        ended = self._approach.failed(ended)
         pause = self._recovery.failed(ended.ready_for, after_sleep=self._sleep.just_woke())
         seconds = max(pause.seconds, ended.retry_after or 0)
         retry_at = trio.current_time() + seconds
@@ -311,8 +310,7 @@ class Client(Actor):
         """Calls may come."""
         self._port.target = connection
         self._port.listing = listing
-        if _ERAS[self._settings.config.protocol] == "auto":
-            self._era = "modern" if negotiated.modern else "legacy"
+        self._approach.agreed(negotiated)
         pid = self._port.standing.pid
         self._stand("ready", None, protocol_version=negotiated.version, pid=pid)
         text = f"Server {self._server} is ready: {len(listing.tools)} tools, protocol {negotiated.version}."

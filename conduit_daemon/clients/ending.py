@@ -75,17 +75,24 @@ def ended_by_refusal(
     """
     kind: Literal["misconfigured", "start", "lost"] = "start" if ready_for is None else "lost"
     retry_after: float | None = None
+    status: int | None = None
     error = failed if isinstance(failed, ClientError) else failed.__cause__
     if isinstance(error, ClientError):
         text = error.message[:1].lower() + error.message[1:].removesuffix(_FATE).rstrip(".")
         if "http_status" in error.data:
             retry_after = error.retry_after
+            status = error.data["http_status"] if error.kind == "unavailable" else None
         if error.data.get("http_status") in _NEEDS_ATTENTION:
             kind = "misconfigured"
     else:
         text = f"server {server} could not be agreed with on a protocol: {_why(failed)}"
     return Ended(
-        kind=kind, reason=_shown(text, clean), stderr=stderr, ready_for=ready_for or 0.0, retry_after=retry_after
+        kind=kind,
+        reason=_shown(text, clean),
+        stderr=stderr,
+        ready_for=ready_for or 0.0,
+        retry_after=retry_after,
+        http_status=status,
     )
 
 

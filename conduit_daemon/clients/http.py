@@ -186,6 +186,8 @@ class HttpTransport:
                             retry_after=parse_retry_after(response.headers.get("retry-after")),
                         )
                     )
+                if not is_stream(response):
+                    raise Unreachable(Loss(reason="answered with what is no stream of events"))
                 async with aclosing(wire.events(response, parser)) as events:
                     async for event in events:
                         if event.type == "endpoint" and not known:

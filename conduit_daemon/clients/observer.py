@@ -28,6 +28,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         stderr: Its last lines.
         ready_for: Seconds that it was ready.
         retry_after: Seconds that the server asks to be left alone.
+        http_status: With which it refused the handshake, where it said no more than that.
     """
 
     kind: Literal["misconfigured", "probe", "start", "lost", "stopped"]
@@ -36,6 +37,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     stderr: tuple[str, ...] = ()
     ready_for: float = 0.0
     retry_after: float | None = None
+    http_status: int | None = None
 
 
 class Observer:
