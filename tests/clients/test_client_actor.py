@@ -18,6 +18,7 @@ import trio
 
 import supervisors
 from conduit_daemon.clients.actor import Client, new_port, new_timeline
+from conduit_daemon.clients.approach import Approach
 from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Ended, Settings
 from conduit_daemon.clients.kept import Kept, KeptListing
@@ -220,7 +221,7 @@ async def test_a_probe_closes_the_circuit_again() -> None:
     async with supervised("exit=7", protocol="2025-11-25") as client:
         await client.state("open", 20)
         client.config = ServerConfig(command=sys.executable, args=(str(FAKE),))
-        client.clients[-1]._settings = _settings(client)
+        client.clients[-1]._approach = Approach(_settings(client))
         client.clients[-1]._connect("the pause is over")
         assert client.port.standing.circuit == "half_open"
         await client.state("ready")
