@@ -191,3 +191,26 @@ def test_logs_reach_the_host_that_called_from_the_level_on_that_it_set(start: An
     assert logs == [{"level": "warning", "data": "warning", "logger": "a"}]
     assert [note["params"]["level"] for note in newer.notifications] == ["debug", "warning"]
     assert agent.notifications == []
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_they_are_known_again_after_a_restart_of_the_daemon(start: Any, lazy: bool) -> None:
+    table = offering("a") + ('start = "lazy"\n' if lazy else "")
+    first = start(table)
+    first.wait_until(lambda: first.state("a") == ("idle" if lazy else "ready"))
+    first.wait_until(lambda: names(first.rpc(), "prompts/list", "prompts") == ["a__greet"])
+    kept = first.folder / "state" / "listings" / "a.json"
+    first.wait_until(lambda: kept.exists() and b"note://today" in kept.read_bytes())
+    assert first.stop() == 0
+    second = type(first)(first.folder, '[policy]\ndefault = "allow"\n' + table)
+    try:
+        rpc = second.rpc()
+        # A lazy one is listed from what was kept, and not started for that; of another its start is waited for.
+        assert names(rpc, "resources/list", "resources") == ["a__today"]
+        assert names(rpc, "prompts/list", "prompts") == ["a__greet"]
+        assert second.state("a") == ("idle" if lazy else "ready")
+        assert rpc.result("resources/read", {"uri": "day://x"})["contents"]
+        assert second.state("a") == "ready"
+        rpc.close()
+    finally:
+        assert second.stop() == 0
