@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import select
 import socket
+from contextlib import suppress
 from typing import Final, final
 
 import msgspec
@@ -20,7 +21,7 @@ from conduit_daemon.model import Principal
 from conduit_daemon.pipeline.gate import Context
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.budget import LITTLE, SHARES, Budget
-from conduit_daemon.rpc.dispatch import Dispatch, Handler, InFlight
+from conduit_daemon.rpc.dispatch import Dispatch, Handler, InFlight, Task
 from conduit_daemon.rpc.host import HostState
 from conduit_daemon.rpc.outbox import Outbox
 from conduit_daemon.rpc.protocol import Answer, Refused, Request, RequestId
@@ -31,20 +32,8 @@ __all__ = ["Connection", "Dispatch", "Handler", "InFlight"]
 _HIGH_WATER: Final = 1 << 20
 _LOW_WATER: Final = 1 << 18
 _MAX_RUNNING: Final = 4096
+_TWICE: Final = 2  # a request is kept as it came and as it was read
 _HUP_POLL: Final = 0.05
-
-
-@final
-class _Task:
-    """A request that runs as a task."""
-
-    __slots__ = ("scope",)
-
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
-
-    def cancel(self) -> None:
-        self.scope.cancel()
 
 
 @final
@@ -100,6 +89,7 @@ class Connection:
         self._reading = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._streams: set[RequestId] = set()
+        self._large: dict[RequestId, int] = {}
         self._finishing = False
         self._room: trio.Event | None = None
         self._idle: trio.Event | None = None
@@ -160,8 +150,8 @@ class Connection:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that its unfinished line and what the peer has not read take."""
-        return self._splitter.kept + self._out.held
+        """Bytes of memory that its unfinished line, large requests and what the peer has not read take."""
+        return self._splitter.kept + self._out.held + sum(self._large.values())
 
     @property
     def owner(self) -> object:
@@ -176,21 +166,29 @@ class Connection:
 
     def give_up(self, total: int, limit: int) -> None:
         """Ends the connection, for all of them hold too much and it is the greediest; see `Budget`."""
-        if self._splitter.kept < self._out.held:
+        requests = sum(self._large.values())
+        if self._out.held > max(requests, self._splitter.kept):
             self._drop_reader()
             return
-        self._splitter = LineSplitter(self._max_message)
-        self._bus.emit("rpc.rejected", level="warning", pid=self.principal.pid, reason="unfinished lines", bytes=total)
+        self._bus.emit("rpc.rejected", level="warning", pid=self.principal.pid, reason="too much held", bytes=total)
         text = (
-            f"The unfinished lines of this socket's connections hold {total} bytes, and {limit} are allowed together "
-            f"({SHARES} times rpc.max_message); most of them are yours, and this connection is closed."
+            f"Unfinished lines, large requests and unread answers of this socket's connections hold {total} bytes, and "
+            f"{limit} are allowed ({SHARES} times rpc.max_message); most are yours, and this connection is closed."
         )
         self.send(protocol.error_answer(None, -32600, text))
+        if requests > self._splitter.kept:
+            self._cut()
+        self._splitter = LineSplitter(self._max_message)
+        self._large.clear()
         self._reading.cancel()
 
     def _drop_reader(self) -> None:
         self._bus.emit("rpc.slow_reader", level="warning", pid=self.principal.pid, bytes=self._out.held)
         self._out.close()
+        self._cut()
+
+    def _cut(self) -> None:
+        """Ends the connection and all that runs on it."""
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
@@ -225,6 +223,8 @@ class Connection:
         request = self.running.pop(request_id, None)
         self._streams.discard(request_id)
         self._out.forget(request_id)
+        if self._large:
+            self._large.pop(request_id, None)
         if self._room is not None:
             self._room.set()
         if self._idle is not None and not self.running:
@@ -232,11 +232,9 @@ class Connection:
         return request
 
     async def _write(self) -> None:
-        try:
+        with suppress(WriterClosed):
             await self._out.run()
-        except WriterClosed:
-            assert self._nursery is not None  # noqa: S101 - run() set it
-            self._nursery.cancel_scope.cancel()
+        self._cut()
 
     # ---- reading
 
@@ -261,6 +259,7 @@ class Connection:
                         return
                 if not number % TURN:
                     await trio.lowlevel.checkpoint()
+            chunk = line = b""  # while nothing comes, the last that came is not kept
             if self._splitter.pending > LITTLE:
                 if self._splitter.pending > self._max_message:
                     self._refuse_oversized(self._splitter.pending)
@@ -271,7 +270,7 @@ class Connection:
         """Waits until the peer has read what it was sent and has few enough requests running; whether it stayed."""
         if self._out.unread > _HIGH_WATER:
             await self._out.drained(_LOW_WATER)
-        while len(self.running) >= _MAX_RUNNING:
+        while len(self.running) >= _MAX_RUNNING or sum(self._large.values()) > _TWICE * self._max_message:
             if _hung_up(fd):
                 return False
             self._room = trio.Event()
@@ -314,13 +313,16 @@ class Connection:
         except ClientError as error:
             self.send(self._failure(request_id, error))
             return
+        if len(line) > LITTLE and (handler is not None or request_id in self.running):
+            self._large[request_id] = _TWICE * len(line)
+            self._budget.look(self)
         if handler is not None:
-            task = _Task()
+            task = Task()
             self.running[request_id] = task
             assert self._nursery is not None  # noqa: S101 - run() set it
             self._nursery.start_soon(self._run_handler, handler, request, request_id, task)
 
-    async def _run_handler(self, handler: Handler, request: Request, request_id: RequestId, task: _Task) -> None:
+    async def _run_handler(self, handler: Handler, request: Request, request_id: RequestId, task: Task) -> None:
         with task.scope:
             try:
                 result = await handler(self, request)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, final
+
+import trio
 
 from conduit_daemon.rpc.protocol import Request
 
 if TYPE_CHECKING:
     from conduit_daemon.rpc.connection import Connection
 
-__all__ = ["Dispatch", "Handler", "InFlight"]
+__all__ = ["Dispatch", "Handler", "InFlight", "Task"]
 
 Handler = Callable[["Connection", Request], Awaitable[object]]
 
@@ -35,3 +37,17 @@ class Dispatch(Protocol):
 
     def note(self, connection: Connection, notification: Request) -> None:
         """Takes note of what the peer tells; what is not understood is nothing."""
+
+
+@final
+class Task:
+    """A request that runs as a task."""
+
+    __slots__ = ("scope",)
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+
+    def cancel(self) -> None:
+        """Ends it."""
+        self.scope.cancel()

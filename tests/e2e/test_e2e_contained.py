@@ -93,7 +93,7 @@ def unfinished_lines_of_many(sock: socket.socket) -> None:
     refused = 0
     for other in others:
         with contextlib.suppress(TimeoutError, ConnectionError):
-            refused += b"unfinished lines" in other.recv(10_000)
+            refused += b"most are yours" in other.recv(10_000)
     assert refused >= 30  # of each four that fit one stays at most
     KEPT_OPEN.extend(others)
 
@@ -108,6 +108,30 @@ def big_answers_of_many_unread(sock: socket.socket) -> None:
         pour(other, json.dumps(request).encode() + b"\n", 1)
         KEPT_OPEN.append(other)
     time.sleep(3)
+
+
+def large_requests_of_many(sock: socket.socket) -> None:
+    params = {"name": "o__hang", "arguments": {"more": "x" * (LIMIT // 2)}}
+    for _ in range(20):
+        other = socket.socket(socket.AF_UNIX)
+        other.settimeout(1)
+        other.connect(sock.getpeername())
+        KEPT_OPEN.append(other)
+        for number in range(10):
+            request = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            pour(other, json.dumps(request).encode() + b"\n", 1)
+
+
+def many_idle_after_a_large_request(sock: socket.socket) -> None:
+    params = {"name": "a__nothing", "arguments": {"more": "x" * (LIMIT // 2)}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    for _ in range(40):
+        other = socket.socket(socket.AF_UNIX)
+        other.settimeout(5)
+        other.connect(sock.getpeername())
+        KEPT_OPEN.append(other)
+        pour(other, json.dumps(request).encode() + b"\n", 1)
+        assert b"error" in other.recv(1000)
 
 
 def progress_and_logs_unread(sock: socket.socket) -> None:
@@ -135,6 +159,8 @@ MISDEEDS: list[Callable[[socket.socket], None]] = [
     streams_unread,
     unfinished_lines_of_many,
     big_answers_of_many_unread,
+    large_requests_of_many,
+    many_idle_after_a_large_request,
     progress_and_logs_unread,
 ]
 
