@@ -105,7 +105,7 @@ def _load(hook: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module)
         for name in path.split("."):
             found = getattr(found, name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DaemonError(f"The hook {hook} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise DaemonError(f"The hook {hook} is a {type(found).__name__}, which cannot be called.")

@@ -87,7 +87,7 @@ class Pins:
         """
         self.check(entry)
         key = (entry.server_id, entry.tool.name)
-        if key not in self._pins:
+        if key not in self._pins and not _says_nothing(entry.tool):
             self._pins[key] = self._parts(entry)
             self._save()
 
@@ -177,6 +177,11 @@ class Pins:
 
 
 _PARTS: Final = tuple(field.name for field in msgspec.structs.fields(Tool) if field.name not in {"name", "extra"})
+
+
+def _says_nothing(tool: Tool) -> bool:
+    """Whether there is nothing that could change: a template makes as many resources as anybody asks for."""
+    return tool.name.startswith("resource:") and not tool.title and not tool.description
 
 
 def _digest(part: Any) -> str:

@@ -202,6 +202,7 @@ def test_hooks_are_found_in_the_configurations_folder_and_said_where_they_are_no
         "class A:\n    @staticmethod\n    def f(call): ...\nx = 1\n1 / 0 if x - 1 else 0\n"
     )
     (tmp_path / "broken_hooks.py").write_text("raise RuntimeError('at import')\n")
+    (tmp_path / "leaving_hooks.py").write_text("import sys\nsys.exit('not today')\n")
     found = load_hooks(HooksConfig(before_call=("found_hooks:A.f",)), tmp_path)
     assert len(found.before) == 1
     for wrong, why in [
@@ -209,6 +210,7 @@ def test_hooks_are_found_in_the_configurations_folder_and_said_where_they_are_no
         ("found_hooks:g", "no attribute 'g'"),
         ("found_hooks:x", "which cannot be called"),
         ("broken_hooks:f", "at import"),
+        ("leaving_hooks:f", "not today"),
     ]:
         with pytest.raises(DaemonError, match=why):
             load_hooks(HooksConfig(after_call=(wrong,)), tmp_path)

@@ -1,5 +1,6 @@
 """Rules: what they match, which one decides, and what an explanation says."""
 
+import time
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conduit_daemon.config import matcher
 from conduit_daemon.config.model import Effect, PolicyConfig, PolicyRule
 from conduit_daemon.pipeline.policy import Facts, compile_policy
 
@@ -207,3 +209,25 @@ def test_no_agent_names_itself_out_from_under_a_rule(
 def test_what_a_user_may_is_not_what_each_agent_beneath_it_may() -> None:
     policy = compile_policy(PolicyConfig(rules=(PolicyRule(effect="allow", principals=("ann",)),), default="deny"))
     assert policy.decide(Facts(server="s", tool="t", principal="ann/helper")).effect == "deny"
+
+
+GLOBS = st.lists(st.text("ab*?[]!_", min_size=1, max_size=5), max_size=4)
+
+
+@given(GLOBS, st.text("ab_[]!*\n", max_size=6))
+def test_globs_of_every_form_match_as_fnmatch_has_it(globs: list[str], name: str) -> None:
+    assert matcher(globs)(name) == any(fnmatchcase(name, glob) for glob in globs)
+
+
+def test_ten_thousand_rules_are_read_and_asked_in_time() -> None:
+    rules = tuple(
+        PolicyRule(effect="deny", servers=(f"s{n}*",), tools=(f"tool_{n}_*", "*_x"), principals=(f"p{n}",))
+        for n in range(10_000)
+    )
+    began = time.process_time()
+    policy = compile_policy(PolicyConfig(rules=rules, default="allow"))
+    assert time.process_time() - began < 3
+    began = time.process_time()
+    assert policy.decide(Facts(server="srv", tool="t", principal="ann")).effect == "allow"
+    assert time.process_time() - began < 0.2
+    assert policy.decide(Facts(server="s9999", tool="t_x", principal="p9999")).rule == "rules[9999]"
