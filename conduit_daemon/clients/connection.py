@@ -93,6 +93,8 @@ class Connection:
             subscriptions=observer.subscriptions,
             request=self._request,
         )
+        self._level: Mapping[str, Any] | None = None
+        self._asking_level = False
         self._ready_at: float | None = None
         self._garbage = 0
         self._how: Ended | None = None
@@ -156,11 +158,21 @@ class Connection:
         if self._modern:
             return
         if method == "logging/setLevel" and "logging" in self._capabilities:
-            with suppress(ClientError):  # it is just being lost, and the next connection is told anew
-                timeout = self._settings.config.connect_timeout
-                self.wire.begin(self.wire.mint_id(), method, params, lambda *_: None, total=timeout)
+            self._level = params
+            if not self._asking_level:
+                self._ask_level()
         elif method == "notifications/roots/list_changed" and not self._settings.config.roots:
             self.wire.notify(method, params)
+
+    def _ask_level(self, *_: object) -> None:
+        """Asks for the level that is wanted, if the server has answered the request before."""
+        level, self._level = self._level, None
+        self._asking_level = False
+        if level is not None:
+            timeout = self._settings.config.connect_timeout
+            with suppress(ClientError):  # it is just being lost, and the next connection is told anew
+                self.wire.begin(self.wire.mint_id(), "logging/setLevel", level, self._ask_level, total=timeout)
+                self._asking_level = True
 
     def headers(self, method: Method, params: Params) -> Mapping[str, str] | None:
         """What HTTP wants beside a call's message."""
