@@ -266,9 +266,9 @@ def test_every_call_ends_in_time_with_a_right_outcome_and_runs_once(
     measured: Any, fake_server: Any, http: dict[str, HttpServer], stalls: Any, table: Any, tmp_path: Path
 ) -> None:
     seed = random.randrange(1_000_000)
-    backoff = "{{ initial = {}, factor = 1.5, maximum = 0.5, reset_after = 0.01 }}"
     keys = {"call_timeout": str(CALL_TIMEOUT), "connect_timeout": "5"}
-    near, far = {"backoff": backoff.format(0.05), **keys}, {"backoff": backoff.format(0.2), **keys}
+    near = {"backoff": "{ initial = 0.05, factor = 1.5, maximum = 0.5, reset_after = 0.01 }", **keys}
+    far = {"backoff": "{ initial = 0.6, maximum = 0.8, reset_after = 0.01 }", **keys}  # while it is started again
     tables = [fake_server(name, "faults", f"journal={tmp_path}/{name}", **near) for name in STDIO]
     for name, server in http.items():
         tables.append(f'[servers.{name}]\nurl = "{server.url}"\n' + "".join(f"{k} = {v}\n" for k, v in far.items()))
