@@ -338,6 +338,8 @@ class Daemon:
     def _apply(self, loaded: Loaded) -> Diff:
         """Takes a configuration over: what governs calls at once, the servers by the roster."""
         old, new = self._config.current, loaded.config
+        if loaded.path is not None:
+            self._folder = loaded.path.parent
         self._masker.update("config", self._secrets | loaded.secrets)
         hooks = load_hooks(new.hooks, self._folder)
         policy = compile_policy(new.policy, frozenset(_trusted(new)))

@@ -97,7 +97,7 @@ def print_status(found: Status) -> None:
         output.print_text(f"\n{output.safe(problem)}")
     _print_config(found.config)
     if not found.servers:
-        output.print_text("No servers are configured.")
+        output.print_text("\nNo servers are configured.")
         return
     output.print_text("")
     rows = [_row(name, server) for name, server in found.servers.items()]

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import msgspec
 import trio
@@ -22,7 +22,8 @@ from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Reloader"]
 
-_NOTHING: str = digest(b"")
+_NOTHING: Final = digest(b"")
+_LONGEST_READ: Final = 120.0
 
 
 @final
@@ -153,7 +154,10 @@ class Reloader:
         return needs_restart(self._started.config, self._in_force.config, self._environ, self._passed)
 
     async def _read(self) -> Loaded:
-        return await trio.to_thread.run_sync(load, self._path, self._environ, abandon_on_cancel=True)
+        with trio.move_on_after(_LONGEST_READ):
+            return await trio.to_thread.run_sync(load, self._path, self._environ, abandon_on_cancel=True)
+        message = f"could not be read within {_LONGEST_READ:g} s; is the file system that it lies on there?"
+        raise ConfigError((ConfigProblem(file=os.fspath(self._path or ""), key="", message=message),), self.sources)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -180,7 +184,8 @@ class Reloader:
 
     def _reject(self, problems: tuple[ConfigProblem, ...]) -> ClientError:
         problems = tuple(msgspec.structs.replace(each, message=self._clean(each.message)) for each in problems)
-        self.rejected = Rejected(time=time.time(), file=os.fspath(self._path or ""), problems=problems)
+        file = os.fspath(self._path or problems[0].file)
+        self.rejected = Rejected(time=time.time(), file=file, problems=problems)
         said = "; ".join(str(problem) for problem in problems)
         self._bus.emit("config.rejected", level="error", reason=f"The old configuration stays in force: {said}")
         return ClientError(

@@ -183,7 +183,7 @@ class Seen:
 
     def _status(self) -> dict[str, Any]:
         found = self.control.result("conduit/status")
-        kept = ("transport", "protocol_version", "tools", "dropped", "reason", "instances", "circuit", "last_error")
+        kept = ("transport", "protocol_version", "tools", "dropped", "reason", "circuit", "last_error")
         servers = []
         for name, each in found["servers"].items():
             rests = self.config["servers"][name].get("start") == "lazy"
