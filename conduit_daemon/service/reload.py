@@ -105,8 +105,12 @@ class Reloader:
             except ClientError:
                 continue  # it was said by an event
 
-    async def reload(self) -> dict[str, Any]:
+    async def reload(self, *, asked: bool = True) -> dict[str, Any]:
         """Reads the file and takes it over.
+
+        Args:
+            asked: Whether somebody asked for it; else a file without content is rejected, as a full disk leaves one
+                behind.
 
         Returns:
             Which servers were ``added``, ``removed``, ``changed`` and are ``unchanged``; and where there are any,
@@ -124,6 +128,10 @@ class Reloader:
                 except ConfigError as error:
                     self.sources = error.sources
                     raise self._reject(error.problems) from error
+                if not asked and _is_empty(loaded):
+                    self.sources = loaded.sources
+                    message = "is empty; if that is meant, conduit reload takes it over"
+                    raise self._reject((ConfigProblem(file=os.fspath(loaded.path or ""), key="", message=message),))
                 return self._take(loaded)
 
     async def reload_if_whole(self) -> bool:
@@ -141,7 +149,7 @@ class Reloader:
                 return error.sources == self.sources
             if loaded.sources == self.sources and self.rejected is None:
                 return True
-            if loaded.path is not None and loaded.sources[loaded.path] == _NOTHING:
+            if _is_empty(loaded):
                 return False
             with self._notifier.reload():
                 try:
@@ -193,3 +201,7 @@ class Reloader:
             f"The configuration cannot be used and the old one stays in force: {said}",
             data={"problems": [msgspec.to_builtins(problem) for problem in problems]},
         )
+
+
+def _is_empty(loaded: Loaded) -> bool:
+    return loaded.path is not None and loaded.sources[loaded.path] == _NOTHING

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -89,7 +90,8 @@ class Watch:
             await trio.sleep(_REST)
             if await self._stamps() != now:
                 return  # it is being written: the next look reads it
-        self._reloader.ask()
+        with suppress(ClientError):  # it was said by an event
+            await self._reloader.reload(asked=False)
 
     async def _at_rest(self) -> Stamps:
         now = await self._stamps()

@@ -193,6 +193,18 @@ def test_a_broken_file_is_rejected_once_as_a_signal_rejects_it(start: Any, fake_
     assert daemon.pid("a") == pid
 
 
+def test_an_emptied_file_ends_no_server_unless_somebody_asks(start: Any, fake_server: Any) -> None:
+    daemon = start(fake_server("a"), top=WATCH)
+    daemon.wait_ready("a")
+    pid = daemon.pid("a")
+    daemon.config.write_text("")
+    wait_told(daemon, "config.rejected")
+    assert daemon.status()["config"]["rejected"]["problems"][0]["message"].startswith("is empty; if that is meant")
+    assert daemon.pid("a") == pid
+    daemon.rpc(control=True).result("conduit/reload")
+    daemon.wait_until(lambda: daemon.status()["servers"] == {})
+
+
 def test_a_secret_that_is_rotated_in_its_file_restarts_who_has_it(start: Any, fake_server: Any, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("the-first-secret")
