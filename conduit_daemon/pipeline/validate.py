@@ -123,9 +123,10 @@ def check_call(entry: Entry, call: Call, validators: Validators) -> None:
     Raises:
         ClientError: ``invalid_params``: those are nested too deeply; ``invalid_arguments``.
     """
-    for what, value in (("_meta", call.meta), ("assigns", call.assigns)):
-        if value and too_deep(value):
-            raise ClientError("invalid_params", f"The call's {what} are nested deeper than {MAX_DEPTH} levels.")
+    if call.meta or call.assigns:
+        for what, value in (("_meta", call.meta), ("assigns", call.assigns)):
+            if too_deep(value):
+                raise ClientError("invalid_params", f"The call's {what} are nested deeper than {MAX_DEPTH} levels.")
     check_arguments(entry, call.arguments, validators)
 
 

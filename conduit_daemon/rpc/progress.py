@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final, cast
 
 import msgspec
 import trio
 
+from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.listing import listing
 from conduit_daemon.published import Published
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.rpc.protocol import RequestId
 
-__all__ = ["forward", "listing_with_progress"]
+__all__ = ["forward", "listing_with_progress", "token_of"]
+
+_LONGEST_TOKEN: Final = 1024
+
+
+def token_of(meta: dict[str, Any]) -> RequestId | None:
+    """The token under which a request wants to be told of its progress; None where it does not.
+
+    Raises:
+        ClientError: ``invalid_params``: it is none. It is repeated in every notification, so it has its bound.
+    """
+    token = meta.get("progressToken")
+    if token is None or (isinstance(token, str) and len(token) <= _LONGEST_TOKEN):
+        return token
+    if isinstance(token, int | float) and not isinstance(token, bool):
+        return cast(RequestId, token)
+    text = f"_meta.progressToken is a number, or text of at most {_LONGEST_TOKEN} characters."
+    raise ClientError("invalid_params", text)
 
 
 def forward(connection: Connection, request_id: RequestId, token: RequestId, raw: msgspec.Raw) -> None:
@@ -42,8 +60,11 @@ async def listing_with_progress(
         catalogue: What the hub publishes.
         timeout: As for `listing`.
         servers: As for `listing`.
+
+    Raises:
+        ClientError: As of `token_of`.
     """
-    token = meta.get("progressToken")
+    token = token_of(meta)
     if token is None or not timeout:
         return await listing(catalogue, timeout, servers=servers)
     async with trio.open_nursery() as nursery:

@@ -77,3 +77,17 @@ def test_a_caller_that_rewrites_its_own_names_is_told_so(host: Any) -> None:
         answer = host.ask("conduit/call", {"name": "notes__echo", part: deep})
         assert answer["error"]["data"]["kind"] == "invalid_params"
     assert host.result("ping") == {}
+
+
+@pytest.mark.parametrize("token", [True, [1], {"a": 1}, "x" * 5_000_000], ids=["bool", "list", "object", "long"])
+def test_a_token_that_is_none_is_refused_on_both_faces(host: Any, token: Any) -> None:
+    meta = {"_meta": {"progressToken": token}}
+    for method, params in (
+        ("tools/call", {"name": "notes__echo", "arguments": {}}),
+        ("resources/read", {"uri": "day://monday"}),
+        ("conduit/call", {"name": "notes__echo"}),
+        ("conduit/tools", {}),
+        ("tools/list", {}),
+    ):
+        assert host.ask(method, {**params, **meta})["error"]["data"]["kind"] == "invalid_params", method
+    assert "result" in host.ask("resources/read", {"uri": "day://monday", "_meta": {"progressToken": 1.5}})

@@ -18,7 +18,7 @@ from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.rpc.mcp.asking import HandshakeHost, StatelessHost
 from conduit_daemon.rpc.mcp.eras import fit, is_modern, meta_of
-from conduit_daemon.rpc.progress import forward
+from conduit_daemon.rpc.progress import forward, token_of
 from conduit_daemon.rpc.protocol import Refused, Request, RequestId
 
 __all__ = ["CallRequest", "call_tool", "complete", "failed_result", "get_prompt", "read_resource", "subscribe"]
@@ -237,7 +237,8 @@ def _start(
 ) -> None:
     context = connection.context
     meta = params.meta or {}
-    token = meta.pop("progressToken", None)
+    token = token_of(meta)
+    meta.pop("progressToken", None)
     modern = bool(meta) and is_modern(meta)
     if not isinstance(params.requestState, UnsetType) and modern:
         _parked(connection, params.requestState).resume(request, name, params.inputResponses, token)

@@ -18,7 +18,7 @@ from conduit_daemon.published import Published
 from conduit_daemon.rpc import protocol
 from conduit_daemon.rpc.connection import Connection, Handler
 from conduit_daemon.rpc.params import CallParams, ExecuteParams
-from conduit_daemon.rpc.progress import forward
+from conduit_daemon.rpc.progress import forward, token_of
 from conduit_daemon.rpc.protocol import Request
 from conduit_daemon.rpc.status import port_of
 from conduit_daemon.telemetry.tracing import CONTEXT_KEYS
@@ -123,7 +123,7 @@ class CallMethods:
 
 
 def _progress_to(connection: Connection, request: Request, meta: dict[str, Any]) -> OnProgress | None:
-    token = meta.get("progressToken")
+    token = token_of(meta)
     return None if token is None else partial(forward, connection, request.number, token)
 
 
