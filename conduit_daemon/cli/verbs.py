@@ -91,7 +91,11 @@ GROUPS: Final = (
             Verb("start", "servers:start", "Starts a server that was stopped."),
             Verb("stop", "servers:stop", "Stops a server until it is started again."),
             _EXPLAIN,
-            Verb("accept", "servers:accept", "Accepts the changed definition of a pinned tool."),
+            Verb(
+                "accept",
+                "servers:accept",
+                "Accepts the changed definition of a pinned tool; on a terminal it is shown first, and asked about.",
+            ),
             Verb("add", "servers:add", "Adds a server until the next reload."),
             Verb("remove", "servers:remove", "Removes a server until the next reload."),
         ),

@@ -123,6 +123,7 @@ def test_tree_and_explain_use_the_control_socket(talking):
     )
     assert re.search(r"^\S+ \S+ +\+1\.5 s +client\.down +exited with code 1 *$", told, re.MULTILINE)
     assert "Traceback: no such file" in told
+    assert re.search(r"^r-1 +files/read +\d+ d \d+ h +waits for a slot +ann/x *$", told, re.MULTILINE)
     assert json.loads(talking("explain", "files", "--json").stdout)["stderr"] == ["Traceback: no such file"]
 
 
@@ -213,10 +214,19 @@ ALL = [((verb.name,), verb) for verb in VERBS] + [
 ]
 
 
+def test_every_verb_but_those_that_serve_speaks_json():
+    served = {verb.name for _, verb in ALL if "json" not in inspect.signature(_function(verb)).parameters}
+    assert served == {"run", "mcp"}
+
+
+def _function(verb):
+    module, _, function = verb.function.partition(":")
+    return getattr(import_module(f"conduit_daemon.cli.{module}"), function)
+
+
 @pytest.mark.parametrize(("words", "verb"), ALL, ids=lambda value: "-".join(value) if isinstance(value, tuple) else "")
 def test_the_list_of_verbs_says_what_they_say(words, verb, capsys):
-    module, _, function = verb.function.partition(":")
-    told = inspect.getdoc(getattr(import_module(f"conduit_daemon.cli.{module}"), function))
+    told = inspect.getdoc(_function(verb))
     assert told.split("\n\n")[0] == verb.line
     assert run([*words, "--help"]) == 0
     helped = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())

@@ -67,6 +67,17 @@ EXPLAIN = {
     "reason": "The server exited with code 1.",
     "next_retry": 3.5,
     "waiting": 2,
+    "running": [
+        {
+            "id": "r-1",
+            "name": "files__read",
+            "server": "files",
+            "tool": "read",
+            "principal": "ann/x",
+            "since": 1700000000.0,
+            "phase": "slot",
+        }
+    ],
     "timeline": [
         {"time": 1700000000.0, "event": "client.connecting", "text": "It is being started."},
         {"time": 1700000001.5, "event": "client.down", "text": "exited with code 1"},
