@@ -133,7 +133,10 @@ class Upkeep:
         limiter = trio.CapacityLimiter(1)
         try:
             while True:
-                missing = await trio.to_thread.run_sync(self._look, abandon_on_cancel=True, limiter=limiter)
+                self._ended = threading.Event()
+                missing = await trio.to_thread.run_sync(
+                    self._look, self._ended, abandon_on_cancel=True, limiter=limiter
+                )
                 for number, belonging in enumerate(self.belongings):
                     if number in missing:
                         self._restore(number, belonging)
@@ -142,9 +145,8 @@ class Upkeep:
         finally:
             self._ended.set()
 
-    def _look(self) -> set[int]:
+    def _look(self, ended: threading.Event) -> set[int]:
         """Waits, in a thread that is cheaper than waking the event loop, until something is missing or may be again."""
-        ended = self._ended = threading.Event()
         while True:
             hurried = ended.wait(_LOOK)
             missing = {number for number, each in enumerate(self.belongings) if not each.is_in_place()}
