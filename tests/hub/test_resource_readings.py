@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
@@ -97,6 +99,35 @@ def test_any_text_is_read_and_what_is_surely_meant_is_possibly_meant(uri: str) -
     globs = ["resource:file:///a/*", "resource:*/e"]
     name = f"resource:file:///{uri}"
     assert matches_possibly(globs)(name) or not matches_surely(globs)(name)
+
+
+def opened(path: str, decoded: int) -> str:
+    """The file that a server opens which decodes a path so many times and resolves it as POSIX does."""
+    for _ in range(decoded):
+        path = unquote(path)
+    return posixpath.normpath("/" + path.lstrip("/"))
+
+
+SEGMENT = st.sampled_from(["etc", "srv", "passwd", "..", ".", "", "x", "a b"])
+SPELT = st.sampled_from(["", "%", "%25"])  # as it is, percent-encoded, encoded twice
+
+
+@st.composite
+def spelt_paths(draw: st.DrawFn) -> str:
+    path = "/".join(draw(st.lists(SEGMENT, min_size=1, max_size=8)))
+    return "".join(f"{how}{ord(letter):02x}" if (how := draw(SPELT)) else letter for letter in path)
+
+
+@given(spelt_paths(), st.sampled_from(["file:///", "file://localhost/", "file:/", "file:////"]), st.integers(0, 3))
+def test_whatever_a_server_opens_that_is_closed_was_closed(path: str, begin: str, decoded: int) -> None:
+    target = opened(path, decoded)
+    closes = matches_possibly(["resource:file:///etc/*", "resource:file:///etc"])
+    opens = matches_surely(["resource:file:///srv/*"])
+    name = f"resource:{begin}{path}"
+    if target == "/etc" or target.startswith("/etc/"):
+        assert closes(name)
+    if not target.startswith("/srv"):
+        assert not opens(name)
 
 
 def test_the_longest_uri_is_read_in_no_time() -> None:

@@ -14,6 +14,7 @@ POLICY = compile_policy(
             PolicyRule(effect="allow", servers=("mail",), tools=("send_*",), when="args.n < 3"),
             PolicyRule(effect="allow", servers=("21st",), annotations={"readOnlyHint": True}),
             PolicyRule(effect="approve", principals=("bob",), when="assigns.ok"),
+            PolicyRule(effect="allow", tools=("resource:file:///srv/*",)),
         ),
     ),
     frozenset({"21st"}),
@@ -28,6 +29,8 @@ def test_what_is_as_expected_is_not_told() -> None:
         PolicyTest(call="_21st__look", annotations={"readOnlyHint": True}, expect="allow"),
         PolicyTest(call="a_b__t", principal="bob", assigns={"ok": True}, expect="approve"),
         PolicyTest(call="a__b__t", expect="deny"),
+        PolicyTest(call="a__resource:file:///srv/%2e%2e/etc/passwd", expect="deny"),
+        PolicyTest(call="a__resource:file:///srv/notes", expect="allow"),
     )
     assert run_tests(POLICY, tests, SERVERS) == ()
 
