@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -25,33 +24,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncConduit(Client):
+class AsyncConduit(Client["_Channel"]):
     """A connection to the daemon, made when it is first needed and made again when the daemon restarts.
 
     It behaves as `Conduit` does. Tasks of one event loop may share it: their requests run at the same time
     over one connection. Cancelling a task cancels its request, at the server too.
 
     Args:
-        socket: The agent socket; else ``$CONDUIT_SOCKET``, the configuration's, the usual places.
-        config: A configuration to look into for the socket, instead of the one that the daemon would find.
-        timeout: Seconds to wait for any answer; None: as long as the daemon takes.
-        reconnect_timeout: Seconds to wait for a daemon that was there before and is restarting.
+        socket: This and all others as for `Conduit`.
+        config: As for `Conduit`.
+        timeout: As for `Conduit`.
+        reconnect_timeout: As for `Conduit`.
 
     Example:
         >>> async with AsyncConduit() as conduit:  # doctest: +SKIP
         ...     result = await conduit.call("files__read_file", {"path": "notes.txt"})
     """
-
-    def __init__(
-        self,
-        socket: str | Path | None = None,
-        *,
-        config: Path | None = None,
-        timeout: float | None = None,
-        reconnect_timeout: float = 5.0,
-    ) -> None:
-        super().__init__(socket, config=config, timeout=timeout, reconnect_timeout=reconnect_timeout)
-        self._channels: dict[bool, _Channel] = {}
 
     async def __aenter__(self) -> AsyncConduit:
         return self
@@ -62,15 +50,11 @@ class AsyncConduit(Client):
         self.close()
 
     async def connect(self, timeout: float = 0.0) -> None:
-        """Connects now, waiting for a daemon to come up; otherwise the first request does, without waiting.
-
-        Raises:
-            DaemonUnreachable: None came within `timeout` seconds.
-        """
+        """As `Conduit.connect`."""
         await self._channel(False, timeout)
 
     def close(self) -> None:
-        """Closes the connections; what runs on them is cancelled at the servers."""
+        """As `Conduit.close`."""
         channels = list(self._channels.values())
         self._channels.clear()
         for channel in channels:
@@ -83,35 +67,16 @@ class AsyncConduit(Client):
         timeout: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> T:
-        """Sends a request made by `conduit_daemon.agent.requests` and waits for its answer.
-
-        Args:
-            request: The request.
-            timeout: Seconds to wait, in place of the connection's; it is cancelled then.
-            on_progress: Called in this task with each progress that the server reports.
-
-        Raises:
-            CallFailed: The daemon answered with an error, too late or not at all.
-            DaemonUnreachable: No daemon answers; nothing was sent.
-        """
+        """As `Conduit.send`; `on_progress` is called in this task."""
         raw = await self._exchange(request.method, request.params, request.control, timeout, on_progress)
         return decode(request.method, raw, request.answer)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, *, control: bool = False) -> Any:
-        """Sends any method and returns its result as it came, for what this library has no name for.
-
-        Raises:
-            CallFailed: The daemon answered with an error, too late or not at all.
-            DaemonUnreachable: No daemon answers; nothing was sent.
-        """
+        """As `Conduit.request`."""
         return decode(method, await self._exchange(method, dict(params or {}), control, None, None), object)
 
     def subscribe(self, subscription: Subscription[T]) -> AsyncStream[T]:
-        """Opens a stream, on a connection of its own.
-
-        Raises:
-            DaemonUnreachable: No daemon answers.
-        """
+        """As `Conduit.subscribe`."""
         return AsyncStream(_Channel(connect(self._places, control=subscription.control)), subscription)
 
     async def _exchange(

@@ -6,7 +6,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -30,7 +29,7 @@ GLANCE = 0.02
 """Seconds that a thread waits to write before it looks whether it should read as well."""
 
 
-class Conduit(Client):
+class Conduit(Client["_Channel"]):
     """A connection to the daemon, made when it is first needed and made again when the daemon restarts.
 
     Threads may share it: their requests run at the same time over one connection, so that the daemon sees
@@ -48,16 +47,7 @@ class Conduit(Client):
         ...     print(conduit.call("files__read_file", {"path": "notes.txt"}).text)
     """
 
-    def __init__(
-        self,
-        socket: str | Path | None = None,
-        *,
-        config: Path | None = None,
-        timeout: float | None = None,
-        reconnect_timeout: float = 5.0,
-    ) -> None:
-        super().__init__(socket, config=config, timeout=timeout, reconnect_timeout=reconnect_timeout)
-        self._channels: dict[bool, _Channel] = {}
+    def _prepare(self) -> None:
         self._connecting = threading.Lock()
 
     def __enter__(self) -> Conduit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from conduit_daemon.agent._errors import DaemonUnreachable
 from conduit_daemon.agent._link import BUSY
@@ -12,13 +12,15 @@ from conduit_daemon.agent.sockets import Sockets, lookup
 
 __all__ = ["ATTEMPTS", "PAUSE", "Client"]
 
+C = TypeVar("C")
+
 ATTEMPTS: Final = 3
 """Connections that may break before a request is out, before it is given up."""
 PAUSE: Final = 0.05
 """Seconds between two attempts to connect."""
 
 
-class Client:
+class Client(Generic[C]):
     """The base of the blocking and of the asynchronous client.
 
     Args:
@@ -39,6 +41,11 @@ class Client:
         self.timeout = timeout
         self.reconnect_timeout = reconnect_timeout
         self._places = lookup(os.environ, socket=socket, config=config)
+        self._channels: dict[bool, C] = {}  # by whether they lead to the control socket
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Makes what one kind of client alone has."""
 
     @property
     def sockets(self) -> tuple[Sockets, ...]:
