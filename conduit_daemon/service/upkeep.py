@@ -17,7 +17,7 @@ from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Belonging", "Socket", "State", "Upkeep"]
 
-_LOOK: Final = 5.0
+_LOOK: Final = 3.0
 
 
 class Belonging(Protocol):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 CONDUIT = Path(sys.executable).with_name("conduit")
-LOOKED = 8.0
+LOOKED = 6.0
 
 
 def said(daemon: Any, event: str) -> list[str]:

@@ -119,3 +119,51 @@ async def test_a_group_is_given_its_socket(folder: Path) -> None:
     listener = open_listener(folder / "a.sock", control=True, mode=0o660, group=own)
     assert listener.path.stat().st_gid == os.getgid()
     listener.close()
+
+
+async def test_bound_again_it_accepts_who_had_connected_before_and_who_comes_after(folder: Path) -> None:
+    listener = open_listener(folder / "a.sock", control=False, mode=0o640)
+    accepted: list[socket.socket] = []
+
+    async def accept() -> None:
+        while True:
+            accepted.append(await listener.accept())
+
+    with socket.socket(socket.AF_UNIX) as before, socket.socket(socket.AF_UNIX) as after:
+        before.connect(str(listener.path))
+        listener.bind_again()  # nothing is amiss, and nothing happens
+        listener.path.unlink()
+        assert not listener.is_in_place()
+        listener.bind_again()
+        assert listener.is_in_place()
+        assert mode(listener.path) == 0o640
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(accept)
+            await trio.testing.wait_all_tasks_blocked()
+            listener.path.unlink()
+            listener.bind_again()  # while somebody waits
+            after.connect(str(listener.path))
+            with trio.fail_after(2):
+                while len(accepted) < 2:
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        before.sendall(b"1")
+        after.sendall(b"2")
+        assert [sock.recv(1) for sock in accepted] == [b"1", b"2"]
+    for sock in accepted:
+        sock.close()
+    listener.path.unlink()
+    listener.close()
+    assert listener.is_in_place(), "one that is closed misses nothing"
+
+
+async def test_a_socket_of_a_service_manager_cannot_be_bound_again(folder: Path) -> None:
+    path = folder / "c.sock"
+    passed = socket.socket(socket.AF_UNIX)
+    passed.bind(str(path))
+    passed.listen()
+    listener = Listener(passed, path, control=True)
+    path.unlink()
+    with pytest.raises(DaemonError, match=r"systemctl restart conduit-control\.socket conduit"):
+        listener.bind_again()
+    listener.close()
