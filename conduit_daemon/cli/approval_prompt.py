@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, final
 
 from conduit_daemon.agent import AgentError, Approval, ApprovalChange, CallFailed, Conduit, Stream
 from conduit_daemon.cli import output
-from conduit_daemon.cli.approval_text import described, is_whole
+from conduit_daemon.cli.approval_text import called, described, is_whole
 
 __all__ = ["KEYS", "Choice", "prompt"]
 
@@ -149,7 +149,7 @@ class _Prompt:
         if known is None:
             return  # decided here, and said already
         how = f"{change.decision} by {change.approver}" if change.approver else change.reason or "its caller has gone"
-        self._say(f"  {call.exposed_name}: {change.type}, {output.inline(how)}")
+        self._say(f"  {called(call)}: {change.type}, {output.inline(how)}")
         if self._shown == call.id:
             self._shown = None
 
@@ -179,7 +179,7 @@ class _Prompt:
         except CallFailed as error:  # it was withdrawn or expired meanwhile; the next one is not affected
             self._say(f"  {error}")
         else:
-            self._say(f"  {call.exposed_name}: {choice.label}")
+            self._say(f"  {called(call)}: {choice.label}")
         self._waiting.pop(call.id, None)
         self._read.discard(call.id)
         self._shown = None

@@ -1,8 +1,8 @@
 """What a person reads of a call that waits: each part in a line of its own, and nothing in it can imitate another.
 
-An agent chooses the arguments, their names and order, its own name and the taint; a server chooses the tool's name
-and hints. So each is one line of bounded length, a long text shows its end as well as its beginning, and what is left
-out is said, last, where it is read.
+An agent chooses the arguments, their names and order, its own name, the taint, and the prefix of the name by which it
+knows the tool; a server chooses the tool's own name and hints. So each is one line of bounded length, a long text shows
+its end as well as its beginning, and what is left out is said, last, where it is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from conduit_daemon.agent import Approval
 from conduit_daemon.cli import output
 
-__all__ = ["brief", "described", "is_whole"]
+__all__ = ["brief", "called", "described", "is_whole"]
 
 _LINES: Final = 16
 _TEXT: Final = 160
@@ -23,18 +23,14 @@ _KEY: Final = 40
 _NAME: Final = 160
 _REASON: Final = 400
 _LISTED: Final = 10
+_OFFERS: Final = ("resource:", "prompt:")
 _ALL: Final = 1200
 
 
 def described(call: Approval, *, whole: bool = False) -> str:
     """A waiting call for a person: long texts and long arguments are folded unless it is to be whole."""
-    exposed, tool = (output.inline(name) if whole else _name(name) for name in (call.exposed_name, call.tool))
-    called = (
-        f"{exposed}  (server {_name(call.server)}, tool {tool})"
-        if tool != exposed
-        else f"{exposed}  (server {_name(call.server)})"
-    )
-    head = f"{_name(call.principal)} calls {called}"
+    about = f"(server {_name(call.server)}, tool {_tool(call, whole)})"
+    head = f"{_name(call.principal)} calls {called(call, whole=whole)}  {about}"
     lines = [head, *(f"  {line}" for line in (_pretty(call.arguments) if whole else _folded(call.arguments)))]
     if call.taint:
         lines.append(f"  the model has read what came from: {_listed(call.taint)}")
@@ -54,10 +50,16 @@ def described(call: Approval, *, whole: bool = False) -> str:
     return "\n".join(lines)
 
 
+def called(call: Approval, *, whole: bool = False) -> str:
+    """What is called, by its server's own name for it: the agent chose the prefix of the name that it used."""
+    tool = _tool(call, whole)
+    return tool if call.tool.startswith(_OFFERS) else f"{_name(call.server)}__{tool}"
+
+
 def is_whole(call: Approval) -> bool:
     """Whether a folded description has the whole name of what is called, which may be a URI, and of every argument,
     though it may fold their values."""
-    return len(call.arguments) <= _LINES and max(map(len, map(output.inline, (call.exposed_name, call.tool)))) <= _NAME
+    return len(call.arguments) <= _LINES and len(output.inline(call.tool)) <= _NAME
 
 
 def brief(arguments: dict[str, Any]) -> str:
@@ -91,6 +93,10 @@ def _cut(text: str, most: int) -> str:
         return text
     tail = min(_TAIL, most // 3)
     return f"{text[: most - tail]}… ({len(text) - most} characters more, f shows them) …{text[-tail:]}"
+
+
+def _tool(call: Approval, whole: bool) -> str:
+    return output.inline(call.tool) if whole else _name(call.tool)
 
 
 def _name(text: str) -> str:

@@ -12,7 +12,7 @@ from conduit_daemon.agent import Approval, ApprovalChange, Conduit, Decision, re
 from conduit_daemon.agent.requests import Request
 from conduit_daemon.cli import output
 from conduit_daemon.cli.approval_prompt import prompt
-from conduit_daemon.cli.approval_text import brief, described
+from conduit_daemon.cli.approval_text import brief, called, described
 from conduit_daemon.cli.connection import HERE, Where, ask
 from conduit_daemon.cli.durations import seconds
 from conduit_daemon.cli.exits import DONE, UsageError
@@ -43,7 +43,7 @@ def pending(*, watch: bool = False, list: bool = False, json: bool = False, wher
         output.print_text("No call waits for approval.")
     else:
         rows = [
-            (each.id, each.exposed_name, brief(each.arguments), each.principal, each.rule or "", _left(each))
+            (each.id, called(each), brief(each.arguments), each.principal, each.rule or "", _left(each))
             for each in found.approvals
         ]
         output.table(("id", "tool", "arguments", "principal", "rule", "expires in"), rows)
@@ -125,7 +125,7 @@ def _show(change: ApprovalChange) -> None:
         output.print_text(f"\n{call.id}  expires in {_left(call)}\n{described(call)}")
         return
     how = f"{change.decision} by {change.approver}" if change.approver else change.decision or ""
-    output.print_text(f"{call.id} {change.type}: {call.exposed_name} {how}".rstrip())
+    output.print_text(f"{call.id} {change.type}: {called(call)} {how}".rstrip())
 
 
 def _said(decision: Decision) -> str:

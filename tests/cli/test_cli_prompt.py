@@ -78,11 +78,19 @@ def test_a_resource_is_its_uri_which_is_not_approved_unseen():
     uri = f"resource:file:///srv/{'a/../' * 200}etc/passwd"
     call = Approval(principal="ann", server="files", tool=uri, exposed_name=uri)
 
-    assert described(call).splitlines()[0].endswith("etc/passwd  (server files)")
+    assert described(call).splitlines()[0].endswith("etc/passwd)")
     assert described(call).splitlines()[-1] == "  Its name is longer, f shows it"
     assert not is_whole(call)
     assert uri in described(call, whole=True)
     assert is_whole(Approval(server="files", tool="resource:file:///srv/a", exposed_name="resource:file:///srv/a"))
+
+
+def test_a_prefix_of_the_agents_choice_does_not_rename_the_tool():
+    call = Approval(
+        principal="ann", server="mail", tool="send", exposed_name="files__read_only_list_of_names_mail__send"
+    )
+
+    assert described(call).splitlines()[0] == "ann calls mail__send  (server mail, tool send)"
 
 
 def test_what_is_too_large_to_be_told_whole_is_said_last():
