@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from itertools import islice
+from typing import Final
 
 import msgspec
 import trio
@@ -12,6 +13,8 @@ import trio
 from conduit_daemon.pipeline.gate import Gate, InFlight, Phase
 
 __all__ = ["Underway", "underway"]
+
+_LONGEST: Final = 256
 
 
 class Underway(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,10 +55,15 @@ def _shown(flight: InFlight, since: float) -> Underway:
     entry = flight.entry
     return Underway(
         id=flight.call.id,
-        name=flight.call.name,
+        name=_short(flight.call.name),
         principal=flight.call.principal.name,
         phase=flight.phase,
         since=round(since, 3),
         server=None if entry is None else entry.server_id,
-        tool=None if entry is None else entry.tool.name,
+        tool=None if entry is None else _short(entry.tool.name),
     )
+
+
+def _short(name: str) -> str:
+    """A resource's URI may have thousands of characters."""
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"

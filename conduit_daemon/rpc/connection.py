@@ -266,11 +266,15 @@ class Connection:
                     return
                 self._budget.look(self)
 
+    @property
+    def _too_much_runs(self) -> bool:
+        return sum(self._large.values()) > _TWICE * self._max_message
+
     async def _has_room(self, fd: int) -> bool:
         """Waits until the peer has read what it was sent and has few enough requests running; whether it stayed."""
         if self._out.unread > _HIGH_WATER:
             await self._out.drained(_LOW_WATER)
-        while len(self.running) >= _MAX_RUNNING or sum(self._large.values()) > _TWICE * self._max_message:
+        while len(self.running) >= _MAX_RUNNING or (self._large and self._too_much_runs):
             if _hung_up(fd):
                 return False
             self._room = trio.Event()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 from typing import Any
+
+OFFERING = Path(__file__).parents[1] / "fakes" / "offering_server.py"
 
 POLICY = """
 [policy]
@@ -72,3 +76,15 @@ def test_a_call_that_starts_its_server_waits_for_that(start: Any, fake_server: A
         )
     )
     assert phases == ["start", "server"]
+
+
+def test_a_long_name_is_shown_short(start: Any) -> None:
+    table = f'[servers.o]\ncommand = "{sys.executable}"\nargs = ["{OFFERING}", "slow_read"]\n'
+    daemon = start(table)
+    daemon.wait_ready("o")
+    agent, control = daemon.rpc(), daemon.rpc(control=True)
+    daemon.wait_until(lambda: bool(agent.result("resources/templates/list")["resourceTemplates"]))
+    agent.send("resources/read", {"uri": "day://" + "x" * 8000})
+    daemon.wait_until(lambda: len(running(control)) == 1)
+    (call,) = running(control).values()
+    assert call["tool"] == "resource:day://" + "x" * 241 + "…"

@@ -18,6 +18,7 @@ modern      speaks 2026-07-28
 text=TEXT   what its resource holds
 shared      offers a resource that others offer too
 bare        has no tools that ask
+slow_read   never answers a resources/read
 """
 MODERN = "modern" in WORDS
 LOCK = threading.Lock()
@@ -229,7 +230,7 @@ def take(message: dict[str, Any]) -> None:
         case "resources/templates/list":
             template = {"uriTemplate": "day://{date}", "name": "day", "mimeType": "text/plain"}
             answer(request_id, {"resourceTemplates": [template]}, cached=True)
-        case "resources/read":
+        case "resources/read" if "slow_read" not in WORDS:
             read(request_id, params)
         case "prompts/list":
             answer(request_id, {"prompts": prompts()}, cached=True)
@@ -239,6 +240,8 @@ def take(message: dict[str, Any]) -> None:
         case "completion/complete":
             values = [f"{params['ref']['type']}:{params['argument']['value']}!"]
             answer(request_id, {"completion": {"values": values, "total": 1, "hasMore": False}})
+        case "resources/read":
+            return
         case _ if request_id is not None:
             send({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
 
