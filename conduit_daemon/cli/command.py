@@ -76,7 +76,7 @@ def run(words: Sequence[str]) -> int:
         result = application(words)(list(words), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
-        return _failed(f"{error} See 'conduit --help'.", USAGE)
+        return _failed(f"{error} See '{' '.join(['conduit', *(error.command_chain or ()), '--help'])}'.", USAGE)
     except UsageError as error:
         return _failed(str(error), USAGE)
     except AgentError as error:
