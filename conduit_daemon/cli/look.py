@@ -115,7 +115,7 @@ def _print_config(config: ConfigStatus) -> None:
         for problem in config.rejected.problems:
             where = f"{problem.file}: {problem.key}" if problem.key else problem.file
             hint = f" (did you mean {problem.suggestion!r}?)" if problem.suggestion else ""
-            output.print_text(f"  {where}: {problem.message}{hint}")
+            output.print_text(output.safe(f"  {where}: {problem.message}{hint}"))
     if config.needs_restart:
         output.print_text(f"\nNeeds a restart: {', '.join(config.needs_restart)}.")
 

@@ -52,6 +52,7 @@ class Sample(msgspec.Struct, frozen=True):
         running_calls: The oldest of the calls that run; None where they cannot be seen.
         tree: The supervision tree; None where it cannot be seen, and then `tree_missing` says why.
         tree_missing: Why there is no tree.
+        rejected: Whether the configuration as it was last read cannot be used.
     """
 
     time: float
@@ -69,6 +70,7 @@ class Sample(msgspec.Struct, frozen=True):
     running_calls: list[RunningCall] | None = None
     tree: TreeNode | None = None
     tree_missing: str | None = None
+    rejected: bool = False
 
 
 class Meter:
@@ -109,6 +111,7 @@ class Meter:
             calls=status.calls.total,
             errors=status.calls.errors,
             approvals=status.approvals,
+            rejected=status.config.rejected is not None,
             connections=status.connections,
             servers={name: _server(known.get(name), server, passed) for name, server in status.servers.items()},
             running_calls=running,

@@ -86,6 +86,8 @@ def _daemon(sample: Sample) -> Text:
     line.append(f"  {_per_second(sample.calls_per_second)} calls/s  {sample.running} running")
     if sample.approvals:
         line.append(f"  {output.amount(sample.approvals, 'call')} waiting for approval", style="bold yellow")
+    if sample.rejected:
+        line.append("  the changed configuration is rejected (conduit status)", style="bold red")
     facts = [
         output.amount(sample.calls, "call"),
         f"{sample.errors} failed",

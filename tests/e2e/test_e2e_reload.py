@@ -213,6 +213,7 @@ def test_a_rejected_file_stands_in_the_status_until_it_is_right(
         "key": "servers.a.cwd",
         "message": "expected a path, found a whole number",
     }
+    assert "the changed configuration is rejected" in conduit(daemon, "top", "--once")
     shown = conduit(daemon, "status")
     assert "cannot be used; the one from" in shown
     assert f"  {daemon.config}: servers.a.cwd: expected a path, found a whole number" in shown.splitlines()
