@@ -7,6 +7,7 @@ the configuration is read, so names and literal patterns are tried one by one he
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -75,8 +76,12 @@ def work_of(expression: str) -> Work:
     return Work(loops, next(cost for word, cost in _CHARACTERS.items() if word in plain))
 
 
+@lru_cache(maxsize=4096)
 def compile_condition(expression: str) -> Program:
     """Compiles a CEL expression.
+
+    That takes a millisecond, so it is kept: a configuration is checked in a thread, and what is compiled there holds
+    nobody up when it is taken over.
 
     Raises:
         ValueError: It is no CEL, or names a variable, a function or a pattern that there is none of; the
