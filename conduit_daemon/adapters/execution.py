@@ -82,7 +82,7 @@ async def execute(
     """Runs a model's calls through the pipeline and answers each, in the model's order.
 
     Calls of unknown tools or with arguments that are no object are answered and not sent. A call that fails is
-    an answer too. All calls see the same taint.
+    an answer too. No call is tainted by what another one of them reads, in whatever order they run.
 
     Args:
         context: The pipeline as the caller sees it.
@@ -101,7 +101,7 @@ async def execute(
     wanted = shapes.parse(calls_or_response)
     context.gate.remember(toolset)
     answers: list[tuple[dict[str, Any], ToolReport] | None] = [None] * len(wanted)
-    taint = options.taint | context.taint if context.track_taint else options.taint
+    view = context.turn()
     touched: list[str] = []
     halt = False
     limit = trio.CapacityLimiter(max(1, options.max_concurrency or os.cpu_count() or 1))
@@ -113,14 +113,14 @@ async def execute(
             name=wish.exposed_name,
             arguments=wish.arguments,
             principal=principal,
-            taint=taint,
+            taint=options.taint,
             assigns=options.assigns,
             meta=options.meta,
             timeout=options.call_timeout,
             toolset=toolset.id,
         )
         async with limit:
-            outcome = await run(call, context, on_progress=on_progress)
+            outcome = await run(call, view, on_progress=on_progress)
         halt = halt or outcome.halt
         if outcome.heard_from is not None:
             touched.append(outcome.heard_from)

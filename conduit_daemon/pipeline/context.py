@@ -43,7 +43,7 @@ class Context:
         callers: By the id of a call that is on its way: who answers if its server asks something.
     """
 
-    __slots__ = ("_on_taint", "_own", "_taint", "_within", "callers", "gate")
+    __slots__ = ("_on_taint", "_own", "_taint", "_turn", "_within", "callers", "gate")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Context:
         self.gate = gate
         self._within = within
         self._taint = Taint() if taint is None else taint
+        self._turn: set[str] | None = None
         self.callers: dict[str, Caller] = {}
         self._on_taint = on_taint
         self._own: dict[str, tuple[Port, Port]] = {}
@@ -67,8 +68,14 @@ class Context:
 
     @property
     def taint(self) -> frozenset[str]:
-        """Ids of the servers whose results were delivered to this caller."""
-        return self._taint.servers
+        """Ids of the servers whose results were delivered to this caller; in a view of a turn, before it."""
+        return self._taint.servers if not self._turn else self._taint.servers - self._turn
+
+    def turn(self) -> Context:
+        """This view for the calls that a model makes at once: what one of them reads it did not know of the others."""
+        view = Context(self.gate, on_taint=self._on_taint, within=self.connection, taint=self._taint)
+        view._turn = set()
+        return view
 
     def share(self, taint: Taint, on_taint: Callable[[str], None]) -> None:
         """Takes part in a conversation from now on: `taint` is what that has read."""
@@ -120,6 +127,8 @@ class Context:
     def hear(self, server: str) -> None:
         """Words of `server` are delivered to this caller."""
         if server not in self._taint.servers:
+            if self._turn is not None:
+                self._turn.add(server)
             self.add_taint(server)
 
     def add_taint(self, server: str) -> None:

@@ -338,6 +338,28 @@ def test_three_lines_stop_what_a_page_says_from_being_sent_on_both_faces(start: 
     ]
 
 
+@pytest.mark.parametrize("session", [None, "s1"])
+def test_the_calls_of_one_turn_see_the_same_taint_and_the_next_turn_sees_theirs(
+    start: Any, tmp_path: Path, session: str | None
+) -> None:
+    daemon, mail = exfiltration(start, tmp_path)
+    agent = daemon.rpc()
+    named = {} if session is None else {"session": session}
+
+    def turn(*names: str) -> list[str]:
+        uses = [{"type": "tool_use", "id": name, "name": name, "input": {}} for name in names]
+        params = {"provider": "anthropic", "response": {"content": uses}, "max_concurrency": 1, **named}
+        return [outcome["kind"] for outcome in agent.result("conduit/execute", params)["outcomes"]]
+
+    for names in (("web__fetch", "mail__send_message"), ("mail__send_message", "web__fetch")):
+        assert turn("mail__send_message", "mail__list") == ["ok", "ok"]
+        assert turn(*names) == ["ok", "ok"]
+        assert turn("mail__send_message") == ["denied"]
+        assert turn("web__fetch", "mail__send_message") == ["ok", "denied"]
+        daemon.rpc(control=True).result("conduit/taint/reset")
+    assert len([call for call in mail.received() if call["name"] == "send_message"]) == 4
+
+
 def test_a_named_session_keeps_its_taint_over_reconnects_and_restarts_until_it_is_reset(
     start: Any, tmp_path: Path
 ) -> None:
