@@ -7,8 +7,8 @@ an exception: a server that fails is the ordinary case here.
 
 from __future__ import annotations
 
-import importlib
 import math
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -226,10 +226,9 @@ class Connection:
         settings = self._settings
         if settings.config.kind == "stdio":
             return StdioTransport(settings, self._warden, self._log_stderr)
-        module = "websocket" if settings.config.kind == "websocket" else "http"
-        await import_sdk()
-        made = await trio.to_thread.run_sync(importlib.import_module, f"conduit_daemon.clients.{module}")
-        return cast(Transport, made.new_transport(settings))
+        module = "conduit_daemon.clients." + ("websocket" if settings.config.kind == "websocket" else "http")
+        await import_sdk(module)
+        return cast(Transport, sys.modules[module].new_transport(settings))
 
     def _lose(self, loss: Loss) -> None:
         if self._how is None:

@@ -40,7 +40,9 @@ __all__ = ["Dispatcher", "OnAnswer", "OnProgress", "Peer", "Pending", "Sending"]
 _EDGE: Final = 4096
 _LONGEST_WORDS: Final = 2000
 _BREAKS: Final = b"\r\n"
-_ID_IN_TEXT: Final = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
+# The message's own id, not one within its result: before anything nested begins, or after all of that has ended.
+_ID_FIRST: Final = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*"?(\d{1,18})"?\s*[,}]')
+_ID_LAST: Final = re.compile(rb'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,[^{}\[\]]*)?\}\s*\Z')
 
 OnAnswer = Callable[[msgspec.Raw | None, ClientError | None], None]
 """Called exactly once for each request begun, with its raw result or with the reason why there is none."""
@@ -318,7 +320,7 @@ class Dispatcher(ABC):
             try:
                 decode(line)
             except UNDECODABLE:
-                pending = self._named_in(line[:_EDGE]) or self._named_in(line[-_EDGE:])
+                pending = self._named_in(line[:_EDGE], line[-_EDGE:])
                 if pending is not None:
                     self.settle(pending, None, self.broken(f"answered with what is no valid JSON ({why})"))
                     return
@@ -329,7 +331,7 @@ class Dispatcher(ABC):
 
     def take_oversized(self, head: bytes, tail: bytes, size: int) -> None:
         """Notes a message over the limit, of which only the edges were kept."""
-        pending = self._named_in(head) or self._named_in(tail)
+        pending = self._named_in(head, tail)
         if pending is None:
             self._peer.on_garbage(head[:_EDGE], f"a line of {size} bytes, over the limit of {self.max_message}")
         else:
@@ -345,8 +347,8 @@ class Dispatcher(ABC):
             outcome="outcome_unknown",
         )
 
-    def _named_in(self, text: bytes) -> Pending | None:
-        found = _ID_IN_TEXT.search(text)
+    def _named_in(self, head: bytes, tail: bytes) -> Pending | None:
+        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
         return self.pending.get(int(found[1])) if found else None
 
     def _expire(self, pending: Pending) -> None:

@@ -8,8 +8,10 @@ from http import HTTPStatus
 from typing import Final, cast, final
 from urllib.parse import urljoin
 
+import httpcore2  # noqa: F401 - httpx2 imports it, and much with it, at the first exchange: in the event loop
 import httpx2
 import trio
+import truststore  # noqa: F401 - as above
 
 from conduit_daemon.clients.auth import Login, TokenFile, token_file
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer

@@ -22,19 +22,23 @@ __all__ = ["import_sdk"]
 
 _IMPORTING: Final[trio.lowlevel.RunVar[trio.Lock]] = trio.lowlevel.RunVar("conduit.importing_the_sdk")
 _PACKAGES: Final = ("mcp", "mcp.client")
-_WANTED: Final = ("mcp.client.session", "anyio._backends._trio")
-"""The latter comes with anyio's first event."""
+_WANTED: Final = ("mcp.client.session", "mcp.client._probe", "mcp.client.subscriptions", "anyio._backends._trio")
+"""The last comes with anyio's first event."""
 
 
-async def import_sdk() -> None:
-    """Imports the SDK's client without stopping the loop for it."""
+async def import_sdk(*more: str) -> None:
+    """Imports the SDK's client without stopping the loop for it, then or later.
+
+    Args:
+        more: Modules that stand on it, of this package.
+    """
     try:
         turn = _IMPORTING.get()
     except LookupError:
         turn = trio.Lock()
         _IMPORTING.set(turn)
     async with turn:  # whoever came upon a module half imported would wait for the rest, and the loop with it
-        for module in _WANTED:
+        for module in (*_WANTED, *more):
             if module not in sys.modules:
                 await trio.to_thread.run_sync(_import, module)
 

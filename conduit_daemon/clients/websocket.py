@@ -256,6 +256,8 @@ class WebSocketTransport:
     def _closed(self, failed: Exception | None, reason: trio_websocket.CloseReason | None) -> Loss:
         if isinstance(failed, FrameError):
             return Loss(reason=f"broke the protocol of its WebSocket: {failed}")
+        if failed is not None:
+            return Loss(reason=f"sent what could not be taken ({type(failed).__name__}: {failed})")
         if reason is None:
             return Loss(reason="closed its WebSocket")
         text = f": {reason.reason}" if reason.reason else ""

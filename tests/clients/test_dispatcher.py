@@ -93,8 +93,12 @@ async def test_answers_find_their_call_in_any_order(server: Server) -> None:
         (b'{"id":1,"result":' + b"[" * 4000 + b"]" * 4000 + b"}", "protocol", "outcome_unknown"),
         (b'{"id":1,"result":{"a":' + b" " * 10_000 + b"1}}", "too_large", "outcome_unknown"),
         (b'{"result":{"a":' + b" " * 10_000 + b'1},"id":1}', "too_large", "outcome_unknown"),
+        (b'{"result":{"rows":[{"id":2},' + b" " * 10_000 + b'{"id":2}]},"jsonrpc":"2.0","id":1}', "too_large",
+         "outcome_unknown"),
+        (b'{"jsonrpc":"2.0","id":"1","result":{"id":2,"a":' + b" " * 10_000 + b'{"id":2}}}', "too_large",
+         "outcome_unknown"),
     ],
-)
+)  # fmt: skip
 async def test_a_broken_answer_fails_its_call_alone(server: Server, line: bytes, kind: str, outcome: str) -> None:
     broken, whole = server.ask()[0], server.ask()[0]
     server.say(line + b'\n{"id":2,"result":{}}\n')
