@@ -132,7 +132,10 @@ class EventParser:
         return None
 
     def _finish(self) -> Event | None:
-        oversized = Oversized(self._head, self._tail, self._size) if self._size > self._limit else None
+        oversized = None
+        if self._size > self._limit:
+            head = self._head.removeprefix(b"data:").removeprefix(b" ")  # of one line alone over the limit
+            oversized = Oversized(head, self._tail, self._size)
         event = None
         if self._data or oversized is not None or self._fresh_id:
             event = Event(b"\n".join(self._data), self._type or "message", self.last_id, oversized)
