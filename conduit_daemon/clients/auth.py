@@ -30,6 +30,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from conduit_daemon.clients.http_bounds import bound_answer
+from conduit_daemon.clients.tls import trusted
 from conduit_daemon.config.model import AuthConfig
 
 __all__ = ["Login", "LoginNeeded", "LoopbackPerson", "TokenFile", "token_file"]
@@ -314,7 +315,8 @@ class Login(OAuthClientProvider):
                     return
                 request = await (self._perform_authorization() if self._machine else self._refresh_token())
                 try:
-                    async with httpx2.AsyncClient(event_hooks={"response": [bound_answer]}) as client:
+                    hooks = {"response": [bound_answer]}
+                    async with httpx2.AsyncClient(verify=await trusted(), event_hooks=hooks) as client:
                         response = await client.send(request)
                 except httpx2.HTTPError:
                     return  # tried again, and the old token may do

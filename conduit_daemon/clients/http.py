@@ -21,6 +21,7 @@ from conduit_daemon.clients.http_dispatcher import LAST_EVENT_HEADER, HttpDispat
 from conduit_daemon.clients.http_errors import parse_retry_after, root_cause
 from conduit_daemon.clients.http_events import EventParser
 from conduit_daemon.clients.http_headers import ModernHeaders
+from conduit_daemon.clients.tls import trusted
 from conduit_daemon.clients.transport import Loss, Settings, Transport, Unreachable
 
 __all__ = ["HttpTransport", "new_transport"]
@@ -70,7 +71,7 @@ class HttpTransport:
         agent = {"user-agent": f"conduit/{settings.version}", "accept-encoding": ENCODING, **config.headers}
         hooks = {"response": [bound_answer]}
         auth = self._login()
-        tls = await trio.to_thread.run_sync(httpx2.create_ssl_context)  # it reads files
+        tls = await trusted()
         async with (
             httpx2.AsyncClient(
                 headers=agent, timeout=timeout, limits=pool, verify=tls, auth=auth, event_hooks=hooks

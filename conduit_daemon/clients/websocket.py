@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast, final
@@ -14,6 +13,7 @@ import trio_websocket
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
 from conduit_daemon.clients.http_errors import root_cause
+from conduit_daemon.clients.tls import trusted
 from conduit_daemon.clients.transport import Loss, Settings, Transport, Unreachable
 from conduit_daemon.clients.websocket_frames import FrameError
 from conduit_daemon.clients.websocket_stream import MessageStream
@@ -222,8 +222,7 @@ class WebSocketTransport:
         port = url.port or (443 if secure else 80)
         stream: Any = await trio.open_tcp_stream(url.host, port)
         if secure:  # here and not in the library, which never notices that it failed
-            context = await trio.to_thread.run_sync(ssl.create_default_context)  # it reads files
-            stream = trio.SSLStream(stream, context, server_hostname=url.host)
+            stream = trio.SSLStream(stream, await trusted(), server_hostname=url.host)
             await stream.do_handshake()
         wire = SocketDispatcher(settings.server, peer, max_message=settings.max_message)
         reader = _Reader(nursery)

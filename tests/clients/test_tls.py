@@ -47,15 +47,20 @@ def certificate(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("script", "scheme"), [("http_server.py", "https"), ("websocket_server.py", "wss")])
-async def test_a_certificate_of_nobody_known_is_refused_and_of_one_trusted_taken(
-    serve: Any, connected: Any, certificate: Path, monkeypatch: pytest.MonkeyPatch, script: str, scheme: str
+async def test_a_certificate_of_nobody_known_is_refused(
+    serve: Any, connected: Any, certificate: Path, script: str, scheme: str
 ) -> None:
-    url = serve(script, f"tls={certificate}").url(scheme=scheme)
-    async with connected(url, wait=False) as server:
+    async with connected(serve(script, f"tls={certificate}").url(scheme=scheme), wait=False) as server:
         assert server.ended.kind == "start"
         assert "certificate verify failed" in server.ended.reason
+
+
+@pytest.mark.parametrize(("script", "scheme"), [("http_server.py", "https"), ("websocket_server.py", "wss")])
+async def test_a_certificate_that_is_trusted_is_taken(
+    serve: Any, connected: Any, certificate: Path, monkeypatch: pytest.MonkeyPatch, script: str, scheme: str
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with connected(url) as server:
+    async with connected(serve(script, f"tls={certificate}").url(scheme=scheme)) as server:
         assert await server.text("echo", {"text": "secret"}) == "secret"
 
 
