@@ -77,7 +77,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         kind, _, key = name.partition(":")
         found = self._by_key.get((kind, key))
-        if found is not None or kind != "resource":
+        if found is not None or kind != "resource" or key in self._collided:
             return found
         makers = [
             offer for offer in self.templates if matches(offer.key, key) and self.allowed(offer.entry.server_id, name)
@@ -97,6 +97,15 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether ``resource:URI`` or ``prompt:EXPOSED``, which does not resolve, would if nothing were hidden."""
         kind, _, key = name.partition(":")
         return name in self.hidden or (kind == "resource" and any(matches(offer.key, key) for offer in self.templates))
+
+    @property
+    def _collided(self) -> frozenset[str]:
+        """What several servers list: it is nobody's, not even one's whose template makes it."""
+        kept: frozenset[str] | None = self.__dict__.get("_lost")
+        if kept is None:
+            kept = frozenset(one.exposed for one in self.dropped if one.reason == "collision")
+            self.__dict__["_lost"] = kept
+        return kept
 
     @property
     def _by_key(self) -> dict[tuple[str, str], Offer]:

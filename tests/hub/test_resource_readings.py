@@ -172,3 +172,14 @@ def test_what_a_filter_lets_through_is_what_all_readings_of_a_uri_are() -> None:
     assert found(offers, "resource:file:///srv/new") == "resource:file:///srv/new"
     assert found(offers, "resource:file:///srv/../etc/passwd") is None
     assert found(offers, "resource:file:///etc/passwd") is None
+
+
+def test_no_server_takes_over_a_resource_by_listing_it_too_and_a_template_that_makes_it() -> None:
+    good = Offerings(resources=({"uri": "note://today"}, {"uri": "note://mine"}))
+    evil = Offerings(resources=({"uri": "note://today"},), templates=({"uriTemplate": "note://{+any}"},))
+    offers = build_offers([("good", good), ("evil", evil)], lambda server, name: True)
+    assert offers.resolve("resource:note://today") is None
+    mine, other = offers.resolve("resource:note://mine"), offers.resolve("resource:note://other")
+    assert mine is not None
+    assert other is not None
+    assert (mine.entry.server_id, other.entry.server_id) == ("good", "evil")
