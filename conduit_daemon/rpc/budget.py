@@ -29,7 +29,7 @@ class Holder(Protocol):
         """Whose it is: connections of one process are looked at together."""
 
     def give_up(self, total: int, limit: int) -> None:
-        """Ends the connection, which then holds nothing; `total` bytes are held by all, and `limit` may be."""
+        """Holds less from now on, or nothing; `total` bytes are held by all, and `limit` may be."""
 
 
 @final
@@ -48,7 +48,10 @@ class Budget:
         self._holders: set[Holder] = set()
 
     def look(self, holder: Holder) -> None:
-        """To be called when a holder has come to hold more: it, or greedier ones, may have to give up."""
+        """To be called when a holder has come to hold more: it, or those of a greedier owner, have to give up.
+
+        Of the greediest owner's it is the holder, if it is one of them; else the one that holds most.
+        """
         self._holders.add(holder)
         while True:
             held = {each: size for each in self._holders if (size := each.held) > LITTLE}
@@ -59,9 +62,10 @@ class Budget:
             together: Counter[object] = Counter()
             for each, size in held.items():
                 together[each.owner] += size
-            greediest = max(held, key=lambda each: (together[each.owner], held[each]))
-            self._holders.discard(greediest)
+            greediest = max(held, key=lambda each: (together[each.owner], each is holder, held[each]))
             greediest.give_up(total, self.limit)
+            if greediest.held >= held[greediest]:
+                return  # it is about to end
 
     def leave(self, holder: Holder) -> None:
         """A holder is gone."""

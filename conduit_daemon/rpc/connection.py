@@ -6,7 +6,6 @@ reads the server. Everything else is one task a request, owned by the connection
 
 from __future__ import annotations
 
-import itertools
 import select
 import socket
 from contextlib import suppress
@@ -25,6 +24,7 @@ from conduit_daemon.rpc.dispatch import Dispatch, Handler, InFlight, Task
 from conduit_daemon.rpc.host import HostState
 from conduit_daemon.rpc.outbox import Outbox
 from conduit_daemon.rpc.protocol import Answer, Refused, Request, RequestId
+from conduit_daemon.rpc.questions import Questions
 from conduit_daemon.telemetry.events import EventBus
 
 __all__ = ["Connection", "Dispatch", "Handler", "InFlight"]
@@ -76,8 +76,7 @@ class Connection:
         self.control = control
         self.running: dict[RequestId, InFlight] = {}
         self.parked: dict[str, InFlight] = {}
-        self._asked: dict[RequestId, _Question] = {}
-        self._questions = itertools.count(1)
+        self._questions = Questions(self.send)
         self.host = HostState()
         self._sock = sock
         self._dispatch = dispatch
@@ -90,6 +89,7 @@ class Connection:
         self._nursery: trio.Nursery | None = None
         self._streams: set[RequestId] = set()
         self._large: dict[RequestId, int] = {}
+        self._admitting: RequestId | None = None
         self._finishing = False
         self._room: trio.Event | None = None
         self._idle: trio.Event | None = None
@@ -165,7 +165,13 @@ class Connection:
             self._budget.look(self)
 
     def give_up(self, total: int, limit: int) -> None:
-        """Ends the connection, for all of them hold too much and it is the greediest; see `Budget`."""
+        """Ends the connection, for all of them hold too much and it is the greediest; see `Budget`.
+
+        Where that is for a request that just came, that one alone is not taken.
+        """
+        if self._admitting is not None:
+            del self._large[self._admitting]
+            return
         requests = sum(self._large.values())
         if self._out.held > max(requests, self._splitter.kept):
             self._drop_reader()
@@ -182,6 +188,24 @@ class Connection:
         self._large.clear()
         self._reading.cancel()
 
+    def _admit(self, request_id: RequestId, size: int) -> None:
+        """Counts what a large request holds until it is answered.
+
+        Raises:
+            ClientError: ``rate_limited``: all hold too much, and the peer's process the most of it.
+        """
+        self._large[request_id] = size
+        self._admitting = request_id
+        self._budget.look(self)
+        self._admitting = None
+        if request_id not in self._large:
+            raise ClientError(
+                "rate_limited",
+                f"What runs and waits here holds {SHARES} times rpc.max_message already, most of it for you: there is "
+                "no room for this large request. Try again when some of that has been answered.",
+                retry_after=1.0,
+            )
+
     def _drop_reader(self) -> None:
         self._bus.emit("rpc.slow_reader", level="warning", pid=self.principal.pid, bytes=self._out.held)
         self._out.close()
@@ -194,19 +218,7 @@ class Connection:
 
     async def ask(self, method: str, params: object) -> Answer:
         """Asks the peer and waits for its answer; where the wait is cancelled, the peer is told."""
-        question = _Question()
-        request_id = f"conduit-{next(self._questions)}"
-        self._asked[request_id] = question
-        self.send(protocol.request(request_id, method, params))
-        try:
-            await question.answered.wait()
-        except trio.Cancelled:
-            self.notify("notifications/cancelled", {"requestId": request_id})
-            raise
-        finally:
-            del self._asked[request_id]
-        assert question.answer is not None  # noqa: S101 - set before the event
-        return question.answer
+        return await self._questions.ask(method, params)
 
     def settle(self, request_id: RequestId, line: bytes) -> None:
         """Answers a request that is in flight; one that was cancelled meanwhile gets no answer."""
@@ -294,9 +306,8 @@ class Connection:
             answer = protocol.decode_answer(line)
             if answer is None:
                 self.send(protocol.error_answer(None, error.code, str(error)))
-            elif answer.id is not None and (question := self._asked.get(answer.id)) is not None:
-                question.answer = answer
-                question.answered.set()
+            else:
+                self._questions.take(answer)
             return
         request_id = request.id
         if isinstance(request_id, msgspec.UnsetType):
@@ -310,16 +321,17 @@ class Connection:
             self.send(protocol.error_answer(None, -32600, text))
             return
         try:
+            if len(line) > LITTLE:
+                self._admit(request_id, _TWICE * len(line))
             handler = self._dispatch.start(self, request)
         except Refused as error:
+            self._large.pop(request_id, None)
             self.send(protocol.error_answer(request_id, error.code, str(error), error.data))
             return
         except ClientError as error:
+            self._large.pop(request_id, None)
             self.send(self._failure(request_id, error))
             return
-        if len(line) > LITTLE and (handler is not None or request_id in self.running):
-            self._large[request_id] = _TWICE * len(line)
-            self._budget.look(self)
         if handler is not None:
             task = Task()
             self.running[request_id] = task
@@ -377,17 +389,6 @@ class Connection:
 
 class _Cancelled(msgspec.Struct):
     requestId: RequestId
-
-
-@final
-class _Question:
-    """A request of ours that waits for the peer's answer."""
-
-    __slots__ = ("answer", "answered")
-
-    def __init__(self) -> None:
-        self.answer: Answer | None = None
-        self.answered = trio.Event()
 
 
 def _hung_up(fd: int) -> bool:

@@ -120,6 +120,11 @@ def large_requests_of_many(sock: socket.socket) -> None:
         for number in range(10):
             request = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
             pour(other, json.dumps(request).encode() + b"\n", 1)
+    refused = 0
+    for other in KEPT_OPEN:
+        with contextlib.suppress(TimeoutError):
+            refused += b'"kind":"rate_limited"' in other.recv(1 << 20)
+    assert refused >= 10  # and no connection was ended for it
 
 
 def many_idle_after_a_large_request(sock: socket.socket) -> None:

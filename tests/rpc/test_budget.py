@@ -18,7 +18,7 @@ class Holding:
         self.held = 0
 
 
-def test_the_greediest_process_gives_up_its_largest_first() -> None:
+def test_of_the_greediest_process_who_asks_for_more_gives_up_first() -> None:
     budget = Budget(100 * LITTLE)
     honest = Holding("honest", 40 * LITTLE)
     greedy = [Holding("greedy", size * LITTLE) for size in (20, 30, 10)]
@@ -27,13 +27,36 @@ def test_the_greediest_process_gives_up_its_largest_first() -> None:
     assert not any(holder.told for holder in (honest, *greedy))
     greedy[2].held = 10 * LITTLE + 1
     budget.look(greedy[2])
-    assert greedy[1].told == (100 * LITTLE + 1, 100 * LITTLE)
-    assert [holder.told for holder in (honest, greedy[0], greedy[2])] == [None, None, None]
-    budget.leave(greedy[0])
-    budget.leave(greedy[0])
+    assert greedy[2].told == (100 * LITTLE + 1, 100 * LITTLE)
+    assert [holder.told for holder in (honest, greedy[0], greedy[1])] == [None, None, None]
+    honest.held += 11 * LITTLE  # its own are the most now, but of who holds most together: not yet
+    budget.look(honest)
+    assert honest.told is not None
+    honest.told, honest.held = None, 30 * LITTLE
+    other = Holding("other", 21 * LITTLE)
+    budget.look(honest)
+    budget.look(other)
+    assert (greedy[0].told, greedy[1].told is not None, honest.told, other.told) == (None, True, None, None)
+    for gone in (greedy[0], greedy[0], other):
+        budget.leave(gone)
     honest.held = 89 * LITTLE
     budget.look(honest)
     assert honest.told is None
+
+
+def test_who_gives_up_a_part_is_still_counted_for_the_rest() -> None:
+    class Refusing(Holding):
+        def give_up(self, total: int, limit: int) -> None:
+            self.held -= 30 * LITTLE
+
+    budget, holders = Budget(100 * LITTLE), [Refusing("one", 30 * LITTLE) for _ in range(5)]
+    for holder in holders:
+        budget.look(holder)
+    assert [holder.held // LITTLE for holder in holders] == [30, 30, 30, 0, 0]
+    for _ in range(3):
+        holders[0].held += 30 * LITTLE
+        budget.look(holders[0])
+    assert [holder.held // LITTLE for holder in holders] == [30, 30, 30, 0, 0]
 
 
 def test_who_holds_little_is_left_alone() -> None:
