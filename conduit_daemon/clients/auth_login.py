@@ -15,7 +15,7 @@ from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
 from conduit_daemon.clients.auth import Login, LoopbackPerson, TokenFile, token_file
-from conduit_daemon.clients.http_bounds import bound_answer
+from conduit_daemon.clients.http_bounds import ENCODING, bound_answer
 from conduit_daemon.clients.http_errors import root_cause
 from conduit_daemon.config.model import ServerConfig
 from conduit_daemon.errors import DaemonError
@@ -25,7 +25,11 @@ __all__ = ["log_in"]
 _PATH: Final = "/callback"
 _PATIENCE: Final = 300.0
 _KNOCK: Final = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-_HEADERS: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_HEADERS: Final = {
+    "accept": "application/json, text/event-stream",
+    "accept-encoding": ENCODING,
+    "content-type": "application/json",
+}
 _DONE: Final = "<!doctype html><title>Conduit</title><p>You are logged in. This window can be closed."
 _FAILED: Final = "<!doctype html><title>Conduit</title><p>The login failed. Look at the terminal."
 

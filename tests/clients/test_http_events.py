@@ -60,9 +60,9 @@ def test_what_cannot_be_sent_back_is_no_id() -> None:
 def test_a_large_event_in_small_chunks_costs_linear_time() -> None:
     def spent(size: int) -> float:
         chunks = [b"data: ", *[b"x" * 1000] * (size // 1000), b"\n\n"]
-        began = time.perf_counter()
+        began = time.thread_time()
         assert len(parse(*chunks, limit=size)[0].data) == size
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     small = min(spent(2_000_000) for _ in range(3))
     assert min(spent(16_000_000) for _ in range(3)) < 8 * small * 4
