@@ -19,7 +19,7 @@ from conduit_daemon.errors import ClientError
 class Server:
     """The other end of the pipes, and the dispatcher's peer."""
 
-    def __init__(self, max_line: int = 10_000) -> None:
+    def __init__(self, max_line: int = 30_000) -> None:
         self.read, out = os.pipe()
         incoming, self.write = os.pipe()
         self.fds = [self.read, out, incoming, self.write]
@@ -90,12 +90,12 @@ async def test_answers_find_their_call_in_any_order(server: Server) -> None:
         (b'{"id":1}', "protocol", "outcome_unknown"),
         (b'{"id":1,"result":{"a":"\xff"}}', "protocol", "outcome_unknown"),
         (b'{"id":1,"result":{"a":"\\ud800"}}', "protocol", "outcome_unknown"),
-        (b'{"id":1,"result":' + b"[" * 4000 + b"]" * 4000 + b"}", "protocol", "outcome_unknown"),
-        (b'{"id":1,"result":{"a":' + b" " * 10_000 + b"1}}", "too_large", "outcome_unknown"),
-        (b'{"result":{"a":' + b" " * 10_000 + b'1},"id":1}', "too_large", "outcome_unknown"),
-        (b'{"result":{"rows":[{"id":2},' + b" " * 10_000 + b'{"id":2}]},"jsonrpc":"2.0","id":1}', "too_large",
+        (b'{"id":1,"result":' + b"[" * 12_000 + b"]" * 12_000 + b"}", "protocol", "outcome_unknown"),
+        (b'{"id":1,"result":{"a":' + b" " * 30_000 + b"1}}", "too_large", "outcome_unknown"),
+        (b'{"result":{"a":' + b" " * 30_000 + b'1},"id":1}', "too_large", "outcome_unknown"),
+        (b'{"result":{"rows":[{"id":2},' + b" " * 30_000 + b'{"id":2}]},"jsonrpc":"2.0","id":1}', "too_large",
          "outcome_unknown"),
-        (b'{"jsonrpc":"2.0","id":"1","result":{"id":2,"a":' + b" " * 10_000 + b'{"id":2}}}', "too_large",
+        (b'{"jsonrpc":"2.0","id":"1","result":{"id":2,"a":' + b" " * 30_000 + b'{"id":2}}}', "too_large",
          "outcome_unknown"),
     ],
 )  # fmt: skip

@@ -318,7 +318,7 @@ def test_progress_reaches_who_asked_for_it(start: Any, fake_server: Any) -> None
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{}}}\n', -32602),
         (b'{"jsonrpc":"2.0","id":1,"method":"conduit/status","params":{"colour":1}}\n', -32602),
         (b'{"jsonrpc":"2.0","id":1,"method":"conduit/tree"}\n', -31009),
-        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + b"[" * 5000 + b"]" * 5000 + b"}\n", -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + b"[" * 50_000 + b"]" * 50_000 + b"}\n", -32700),
     ],
 )
 def test_what_is_wrong_is_answered_and_the_connection_goes_on(
