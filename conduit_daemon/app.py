@@ -68,6 +68,7 @@ from conduit_daemon.service import watchdog
 from conduit_daemon.service.activation import take_sockets
 from conduit_daemon.service.guardian import Guardian
 from conduit_daemon.service.lock import locked
+from conduit_daemon.service.memory import give_back, trimmer
 from conduit_daemon.service.meter import Meter
 from conduit_daemon.service.notify import Notifier
 from conduit_daemon.service.reload import Reloader
@@ -317,6 +318,7 @@ class Daemon:
                 ChildSpec(id="clocks", start=lambda: self._clients.sleep.run),
                 ChildSpec(id="timers", start=lambda: self._gate.deadlines.run),
                 ChildSpec(id="signals", start=lambda: answer),
+                ChildSpec(id="memory", start=lambda: partial(give_back, lambda: self._gate.total, trimmer())),
                 *self._meter.children(),
                 *watchdog.children(self._notifier, admit=rpc.admit, health=self._meter.health, bus=self._bus),
             ],

@@ -162,6 +162,7 @@ def test_a_wedged_daemon_is_restarted_by_the_watchdog(seen: Any) -> None:
     assert found["restarts"] == 1
     assert found["took"] < 15
     assert "Watchdog timeout" in found["journal"]
+    assert "hread 0x" in found["stacks"], "where each thread was"
     assert text(found["answer"]) == "3"
 
 

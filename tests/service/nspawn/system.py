@@ -317,6 +317,7 @@ def wedged() -> dict[str, Any]:
         "restarts": int(show("NRestarts")["NRestarts"]) - before,
         "answer": call("files__add", a=1, b=2) if until(lambda: state("files") == "ready") else None,
         "journal": run("journalctl", "-u", "conduit", "-o", "cat", "--grep=Watchdog timeout"),
+        "stacks": run("journalctl", "-u", "conduit", "-o", "cat", "--grep=most recent call first", check=False),
     }
 
 
