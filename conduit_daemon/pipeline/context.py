@@ -85,10 +85,12 @@ class Context:
         """Takes the caller's conversation for a new one."""
         self._taint.servers = frozenset()
 
-    @property
-    def track_taint(self) -> bool:
-        """Whether the caller's own taint is added to what a call brings along."""
-        return self.gate.track_taint
+    def taint_with(self, given: frozenset[str]) -> frozenset[str]:
+        """What a call is decided by: the taint that it brings along, and the caller's own where that is tracked."""
+        if not self.gate.track_taint:
+            return given
+        own = self._taint.servers if not self._turn else self.taint
+        return given | own if given else own
 
     def port(self, server: str) -> Port | None:
         """This caller's door to a server: the one for all, or one of its own; None where there is no such server.

@@ -31,7 +31,7 @@ from conduit_daemon.pipeline.policy import Decision, Policy
 from conduit_daemon.pipeline.rate import Token
 from conduit_daemon.pipeline.remembered import Binding
 from conduit_daemon.pipeline.resolve import resolve
-from conduit_daemon.pipeline.validate import check_call
+from conduit_daemon.pipeline.validate import check_arguments, check_depth
 
 __all__ = ["Flight", "OnOutcome"]
 
@@ -142,7 +142,9 @@ class Flight:
             pins.check(entry)
             self._rule = None
         self._decision = "invalid"
-        check_call(entry, call, gate.validators)
+        if call.meta or call.assigns:
+            check_depth(call)
+        check_arguments(entry, call.arguments, gate.validators)
         self._decision = "none"
         if gate.policy is None:
             self._prepare()
@@ -161,7 +163,7 @@ class Flight:
             self._need_consent(entry, decision, policy.digest)
 
     def _taint(self) -> frozenset[str]:
-        return self.call.taint | self._context.taint if self._context.track_taint else self.call.taint
+        return self._context.taint_with(self.call.taint)
 
     def _deny(self, error: ClientError) -> None:
         self._decision = "deny"

@@ -13,7 +13,7 @@ from conduit_daemon.model import Call, Tool
 from conduit_daemon.pipeline.mismatch import LARGEST_PATTERN, Problem, find_problems, patterns_within
 from conduit_daemon.pipeline.nesting import MAX_DEPTH, patterns_of, too_deep, unfolded_size
 
-__all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "check_call", "too_deep"]
+__all__ = ["ArgumentValidator", "Problem", "Validators", "check_arguments", "check_depth", "too_deep"]
 
 _LARGEST_UNFOLDED: Final = 20_000
 _REMEMBERED: Final = 2_000
@@ -87,7 +87,9 @@ class Validators:
 
     def problems(self, entry: Entry, arguments: Any) -> tuple[Problem, ...]:
         """Where `arguments`, which are not nested too deeply, do not fit a tool's schema; empty where they do."""
-        validator = self.validator_for(entry.tool)
+        schema = entry.tool.input_schema
+        kept = self._by_schema.get(id(schema))
+        validator = self.for_schema(schema) if kept is None else kept[1]
         if validator.invalid_schema is not None:
             self._tell(entry, validator.invalid_schema)
         return validator.problems(arguments)
@@ -117,17 +119,15 @@ class Validators:
 _VALIDATORS: Final = Validators()  # only a memory of what was compiled: nothing can be told by it
 
 
-def check_call(entry: Entry, call: Call, validators: Validators) -> None:
-    """Passes a call whose arguments fit the tool's schema, and whose ``_meta`` and assigns can be worked on.
+def check_depth(call: Call) -> None:
+    """Passes a call whose ``_meta`` and assigns can be worked on.
 
     Raises:
-        ClientError: ``invalid_params``: those are nested too deeply; ``invalid_arguments``.
+        ClientError: ``invalid_params``: they are nested too deeply.
     """
-    if call.meta or call.assigns:
-        for what, value in (("_meta", call.meta), ("assigns", call.assigns)):
-            if too_deep(value):
-                raise ClientError("invalid_params", f"The call's {what} are nested deeper than {MAX_DEPTH} levels.")
-    check_arguments(entry, call.arguments, validators)
+    for what, value in (("_meta", call.meta), ("assigns", call.assigns)):
+        if too_deep(value):
+            raise ClientError("invalid_params", f"The call's {what} are nested deeper than {MAX_DEPTH} levels.")
 
 
 def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validators = _VALIDATORS) -> None:
