@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import trio
 
 import supervisors
@@ -34,17 +33,7 @@ from conduit_daemon.clients.connection import Settings
 from conduit_daemon.clients.factory import ClientFactory
 from conduit_daemon.clients.roster import Roster
 from conduit_daemon.collector import settle
-from conduit_daemon.config import (
-    Config,
-    Diff,
-    Loaded,
-    LoadedServer,
-    ServerConfig,
-    diff,
-    load_server,
-    state_directory,
-)
-from conduit_daemon.errors import ClientError
+from conduit_daemon.config import Loaded, ServerConfig, state_directory
 from conduit_daemon.hub.actor import Hub
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.toolset import ToolSet
@@ -74,6 +63,7 @@ from conduit_daemon.service.notify import Notifier
 from conduit_daemon.service.reload import Reloader
 from conduit_daemon.service.reports import LastCrash, report_to
 from conduit_daemon.service.signals import Signals, answer_signals, caught
+from conduit_daemon.service.takeover import Takeover
 from conduit_daemon.service.tree import describe
 from conduit_daemon.service.upkeep import Socket, State, Upkeep
 from conduit_daemon.service.watch import Watch
@@ -151,19 +141,17 @@ class Daemon:
         self._masker = masker
         self._log = log
         self._feed = EventFeed(bus, masker)
-        self._folder = None if loaded.path is None else loaded.path.parent
         self._version = installed_version("conduit-daemon")
         self._stopping = trio.Event()
         self._hurrying = trio.Event()
         self._state = state_directory(config, environ)
-        self._secrets = loaded.secrets
         self._config = Published(config)
         self._limits = Published(config.limits)
         self._catalogue = Published(Catalogue())
         self._announced = Published(ToolSet())
-        self._policy = Published(compile_policy(config.policy, frozenset(_trusted(config))))
+        self._policy = Published(compile_policy(config.policy, config.trusted))
         self._audit = Audit(self._state, config.audit, bus, masker)
-        self._governance = Governance(self._state, bus, hooks=load_hooks(config.hooks, self._folder))
+        self._governance = Governance(self._state, bus, hooks=load_hooks(config.hooks, loaded.folder))
         self._governance.pins.on_change = _tell_hub
         self._guardian = Guardian(bus)
         self._connections: set[Connection] = set()
@@ -198,10 +186,23 @@ class Daemon:
             idle=self._gate.idle,
             on_change=_tell_hub,
         )
+        self._takeover = Takeover(
+            loaded,
+            environ,
+            config=self._config,
+            limits=self._limits,
+            policy=self._policy,
+            gate=self._gate,
+            audit=self._audit,
+            log=log,
+            masker=masker,
+            bus=bus,
+            on_change=self._configuration_changed,
+        )
         self._reloader = Reloader(
             loaded,
             environ,
-            apply=self._apply,
+            apply=self._takeover.apply,
             passed={name: Path(sock.getsockname()) for name, sock in self._passed.items()},
             clean=masker.mask,
             bus=bus,
@@ -252,7 +253,7 @@ class Daemon:
             self._notifier.stopping(self._config.current.limits.shutdown_timeout + _ENDING, "Stopping.")
             for listener in listeners:
                 listener.close()
-            await self._drain()
+            await self._gate.drain(self._config.current.limits.shutdown_timeout, self._hurrying)
 
     def stop(self, why: str) -> None:
         """Asks the daemon to stop: running calls may finish; asked a second time, they may not."""
@@ -264,6 +265,10 @@ class Daemon:
         self._reloader.close()
         self._stopping.set()
 
+    def _configuration_changed(self) -> None:
+        self._upkeep.hurry()
+        _tell_hub("")
+
     def _children(self, listeners: list[Listener], signals: Signals) -> list[ChildSpec]:
         rpc = RpcServer(listeners, self._gate, self._config, self._announced, self._connections)
         rpc.methods = Methods(
@@ -274,7 +279,7 @@ class Daemon:
             stop=lambda: self.stop("conduit/shutdown"),
             set_level=self._log.set_level,
             standing=self._reloader.standing,
-            edits=ServerEdits(read=self._read_server, apply=self._change_servers),
+            edits=ServerEdits(read=self._takeover.read_server, apply=self._takeover.change_servers),
             connections=self._connections,
             tree=lambda: describe("root"),
             more={
@@ -337,65 +342,6 @@ class Daemon:
             state=self._state,
         )
 
-    def _apply(self, loaded: Loaded) -> Diff:
-        """Takes a configuration over: what governs calls at once, the servers by the roster."""
-        old, new = self._config.current, loaded.config
-        if loaded.path is not None:
-            self._folder = loaded.path.parent
-        self._masker.update("config", self._secrets | loaded.secrets)
-        hooks = load_hooks(new.hooks, self._folder)
-        policy = compile_policy(new.policy, frozenset(_trusted(new)))
-        self._secrets = loaded.secrets
-        self._governance.hooks = hooks
-        self._policy.publish(policy)
-        self._gate.configure(new)
-        self._limits.publish(new.limits)
-        for server in self._gate.ports:
-            if server in new.servers:
-                self._gate.configure_server(server, new.servers[server])
-        self._audit.config = new.audit
-        if new.log.level != old.log.level:
-            self._log.set_level(new.log.level)
-        self._config.publish(new)
-        self._upkeep.hurry()
-        _tell_hub("")
-        return diff(old, new)
-
-    def _read_server(self, server: str, table: Mapping[str, Any]) -> LoadedServer:
-        return load_server(server, table, self._folder or Path.cwd(), self._environ)
-
-    def _change_servers(self, servers: dict[str, ServerConfig], secrets: frozenset[str]) -> None:
-        """Puts other servers into force than the file's, until it is read again."""
-        config = msgspec.structs.replace(self._config.current, servers=servers)
-        changed = self._apply(Loaded(config=config, secrets=self._secrets | secrets))
-        self._bus.emit("config.reloaded", **msgspec.to_builtins(changed))
-
-    async def _drain(self) -> None:
-        """Lets running calls finish within the time they have, then answers the rest."""
-        with trio.move_on_after(self._config.current.limits.shutdown_timeout):
-            async with trio.open_nursery() as nursery:
-
-                async def hurry() -> None:
-                    await self._hurrying.wait()
-                    nursery.cancel_scope.cancel()
-
-                nursery.start_soon(hurry)
-                await self._gate.quiet()
-                nursery.cancel_scope.cancel()
-        for flight in list(self._gate.flights):
-            flight.abort(
-                ClientError(
-                    "shutting_down",
-                    "The daemon stopped before the call was answered; it may have taken effect.",
-                    outcome="outcome_unknown",
-                    retry_after=1.0,
-                )
-            )
-
 
 def _tell_hub(server: str) -> None:
     supervisors.send("hub", ClientChanged(server))
-
-
-def _trusted(config: Config) -> list[str]:
-    return [server for server, wanted in config.servers.items() if wanted.trusted]

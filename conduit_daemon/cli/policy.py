@@ -87,7 +87,7 @@ def run_policy_tests(config: Config) -> tuple[FailedTest, ...]:
     from conduit_daemon.pipeline.policy import compile_policy  # noqa: PLC0415
     from conduit_daemon.pipeline.policy_tests import run_tests  # noqa: PLC0415
 
-    policy = compile_policy(config.policy, frozenset(name for name, server in config.servers.items() if server.trusted))
+    policy = compile_policy(config.policy, config.trusted)
     return run_tests(policy, config.policy.tests, config.servers)
 
 

@@ -46,6 +46,11 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     secrets: frozenset[str] = frozenset()
     sources: dict[Path, str | None] = {}
 
+    @property
+    def folder(self) -> Path | None:
+        """What relative paths are relative to; None where there is no file."""
+        return None if self.path is None else self.path.parent
+
     def shown(self, text: str) -> str:
         """`text` for people, with its secrets masked."""
         for secret in sorted(self.secrets, key=len, reverse=True):

@@ -384,3 +384,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shape: ShapeConfig = ShapeConfig()
     toolsets: dict[str, ToolsetConfig] = {}
     watch: bool = False
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """The servers whose annotations count."""
+        return frozenset(server for server, wanted in self.servers.items() if wanted.trusted)

@@ -162,6 +162,27 @@ class Gate:
                 text = "The daemon is stopping, and nobody had decided about the call; it was not run."
                 flight.abort(ClientError("shutting_down", text, retry_after=1.0))
 
+    async def drain(self, seconds: float, hurry: trio.Event) -> None:
+        """Lets the calls that are on their way finish, and ends those that have not.
+
+        Args:
+            seconds: How long they may take.
+            hurry: Set where they may take no longer.
+        """
+        with trio.move_on_after(seconds):
+            async with trio.open_nursery() as nursery:
+
+                async def hurried() -> None:
+                    await hurry.wait()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(hurried)
+                await self.quiet()
+                nursery.cancel_scope.cancel()
+        for flight in list(self.flights):
+            text = "The daemon stopped before the call was answered; it may have taken effect."
+            flight.abort(ClientError("shutting_down", text, outcome="outcome_unknown", retry_after=1.0))
+
     async def quiet(self) -> None:
         """Waits until no call is on its way."""
         while self.flights:

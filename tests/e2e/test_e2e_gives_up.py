@@ -39,10 +39,10 @@ async def fails(self):
 Guardian.close = fails
 """,
     "drain": """
-from conduit_daemon.app import Daemon
-async def drain(self):
+from conduit_daemon.pipeline.gate import Gate
+async def drain(self, seconds, hurry):
     raise RuntimeError("planted in the drain")
-Daemon._drain = drain
+Gate.drain = drain
 """,
     "group": """
 import trio

@@ -13,7 +13,7 @@ FULL = 10_000 + 20_000
 
 def test_every_caller_is_answered_and_every_call_audited_ten_times_of_ten(start: Any, fake_server: Any) -> None:
     def once(daemon: Any) -> None:
-        daemon.wait_until(daemon.agent.is_socket)
+        daemon.wait_until(lambda: "daemon.started" in daemon.events(), 20)
         daemon.wait_ready("fast", "stubborn")
         stopped = stop_under_load(daemon, 2000, release=True)
         check(stopped, daemon)
