@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 import tomllib
@@ -65,19 +66,20 @@ def import_servers(
         sys.stdout.write(found.toml)
     else:
         output.print_text(f"{into}: added {', '.join(found.servers) or 'nothing'}.")
-    _tell(found, secrets if values else None)
+    _tell(found, secrets if values else None, into)
     return DONE
 
 
-def _tell(found: Imported, secrets: Path | None) -> None:
+def _tell(found: Imported, secrets: Path | None, into: Path | None) -> None:
     for name in found.kept:
         output.print_error(f"{name}: the configuration has it already; it is left as it is")
     for warning in found.warnings:
         output.print_error(warning)
     if secrets is not None:
-        output.print_error(
-            f"the secrets are in {secrets}; to start with them: set -a; . {secrets.absolute()}; set +a; conduit run"
-        )
+        named = [] if into is None or _is_default(into) else ["--config", str(into.absolute())]
+        run = shlex.join(["conduit", "run", *named])
+        setting = f"set -a; . {shlex.quote(str(secrets.absolute()))}; set +a"
+        output.print_error(f"the secrets are in {secrets}; to start with them: {setting}; {run}")
     missing = [each for each in found.variables if each.state != "set" and not (secrets and each.found_at)]
     if missing:
         output.print_error("to be set in the environment in which the daemon is started:")
@@ -85,6 +87,16 @@ def _tell(found: Imported, secrets: Path | None) -> None:
         what = "is set to another value than in" if each.state == "different" else "its value stands in"
         where = f"; {what} {'; '.join(each.found_at)}" if each.found_at else ""
         output.print_error(f"  {each.name} (for {', '.join(each.servers)}{where})")
+
+
+def _is_default(path: Path) -> bool:
+    """Whether `conduit run` takes this configuration without being told."""
+    from conduit_daemon.config import config_candidates  # noqa: PLC0415
+
+    if named := os.environ.get("CONDUIT_CONFIG"):
+        return path.absolute() == Path(named).absolute()
+    first = next((place for place in config_candidates(os.environ) if place.is_file()), None)
+    return first is not None and path.absolute() == first
 
 
 def _places(source: str | None, folder: Path) -> list[Place]:

@@ -165,10 +165,13 @@ def _variables(servers: Mapping[str, Any], all_: _Gathering, environ: Mapping[st
 
 
 class _AllSet(Mapping[str, str]):
-    """An environment in which everything is set, to look for every other mistake."""
+    """An environment in which everything is set to one text, to look for every other mistake."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __getitem__(self, name: str) -> str:
-        return "https://example.com"
+        return self._text
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
@@ -178,12 +181,16 @@ class _AllSet(Mapping[str, str]):
 
 
 def _problems(text: str, folder: Path) -> list[str]:
-    """What `conduit check` will say of the servers, variables apart."""
-    try:
-        parse(text.encode(), folder / "conduit.toml", _AllSet())
-    except ConfigError as error:
-        return [f"{problem.key}: {problem.message}" for problem in error.problems]
-    return []
+    """What `conduit check` will say of the servers, whatever the variables hold: a whole URL, or a part of one."""
+    found = []
+    for held in ("https://example.com", "a"):
+        try:
+            parse(text.encode(), folder / "conduit.toml", _AllSet(held))
+        except ConfigError as error:
+            found.append([f"{problem.key}: {problem.message}" for problem in error.problems])
+        else:
+            return []
+    return [problem for problem in found[0] if problem in found[1]]
 
 
 def _one_line(text: str) -> str:

@@ -140,6 +140,28 @@ def test_secrets_are_written_where_shells_read_them(hosts, tmp_path):
     assert "not overwritten" in again.stderr
 
 
+def test_the_start_that_is_named_is_of_the_configuration_that_was_written(hosts, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"mcpServers": {"s": {"command": "c", "env": {"KEY": "a-secret-4"}}}}))
+    default = tmp_path / "config/conduit/conduit.toml"
+
+    usual = hosts("import", tmp_path / "s.json", "--into", default, "--secrets", tmp_path / "1.env")
+    other = hosts("import", tmp_path / "s.json", "--into", "my own.toml", "--secrets", tmp_path / "2.env")
+
+    assert "set +a; conduit run\n" in usual.stderr
+    assert f"set +a; conduit run --config '{tmp_path}/project/my own.toml'\n" in other.stderr
+
+
+def test_a_password_within_a_url_is_no_mistake(hosts, tmp_path):
+    url = "https://ann:a-secret-5@example.com/mcp?api_key=a-secret-6"
+    servers = {"inside": {"url": url}, "whole": {"url": "${input:address}"}, "wrong": {"url": "gopher://example.com"}}
+    (tmp_path / "urls.json").write_text(json.dumps({"mcpServers": servers}))
+
+    said = hosts("import", tmp_path / "urls.json")
+
+    assert "a-secret" not in said.stdout + said.stderr
+    assert re.findall(r"(\S+): expected a URL", said.stderr) == ["servers.wrong.url"]
+
+
 def test_what_cannot_be_imported_is_said(hosts, tmp_path):
     (tmp_path / "broken.json").write_text('{"mcpServers": {')
     (tmp_path / "none.json").write_text('{"other": 1}')
