@@ -79,6 +79,8 @@ def check_tests(config: Path | None = None, *, json: bool = False) -> int:
         for each in failed:
             output.print_text(each.message)
         output.print_text(output.sentence(passed(loaded.config, failed)))
+        if loaded.path is None:
+            output.print_error("; ".join(loaded.warnings))
     return FAILED if failed else DONE
 
 

@@ -108,6 +108,12 @@ def test_run_refuses_a_bad_one_with_78_and_starts_nothing(conduit, file, tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {"conduit.toml"}
 
 
+def test_policy_tests_without_a_configuration_say_where_one_was_looked_for(conduit):
+    tested = conduit("policy", "test")
+    assert (tested.returncode, tested.stdout) == (0, "The policy has no tests.\n")
+    assert "no configuration found" in tested.stderr
+
+
 @pytest.mark.parametrize("verb", ["check", "run"])
 def test_a_file_that_is_not_there(conduit, verb, tmp_path):
     said = conduit(verb, tmp_path / "none.toml")
