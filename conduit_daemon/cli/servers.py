@@ -138,5 +138,6 @@ def _order(server: str, request: Request[ServerStatus], json: bool, where: Where
     if json:
         output.print_json(answer)
     else:
-        output.print_text(f"{server} is {found.state}." + (f" {output.sentence(found.reason)}" if found.reason else ""))
+        said = [] if found.reason and found.state == "stopped" else [f"{server} is {found.state}."]
+        output.print_text(" ".join([*said, *([output.sentence(found.reason)] if found.reason else [])]))
     return DONE if wait is None or found.state == "ready" else FAILED

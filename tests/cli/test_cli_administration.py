@@ -39,7 +39,8 @@ def test_the_log_level_is_changed(daemon):
 
 
 def test_a_server_is_stopped_started_and_restarted(mortal):
-    assert mortal("servers", "stop", "notebook").returncode == 0
+    stopped = mortal("servers", "stop", "notebook")
+    assert (stopped.returncode, stopped.stdout) == (0, "Server notebook was stopped.\n")
     with Conduit(mortal.socket) as client:
         deadline = time.monotonic() + 10
         while client.status().servers["notebook"].state != "stopped":
