@@ -78,7 +78,11 @@ def prompt(conduit: Conduit, changes: Stream[ApprovalChange]) -> None:
     try:
         with _single_keys():
             reader.start()
-            _Prompt(conduit, came, wake).run()
+            asking = _Prompt(conduit, came, wake)
+            try:
+                asking.run()
+            finally:
+                asking.end()
     finally:
         changes.close()
         reader.join(2)
@@ -126,6 +130,12 @@ class _Prompt:
                     self._press(key)
             self._show_next()
             self._line()
+
+    def end(self) -> None:
+        """Takes the line of an unanswered call away, so that what comes next begins one of its own."""
+        if self._shown is not None:
+            sys.stdout.write("\r\x1b[K")
+            sys.stdout.flush()
 
     # ---- what happens
 

@@ -147,9 +147,14 @@ def test_a_person_is_asked_on_a_terminal(daemon):
     seen(b": allow\r")
     assert call.wait(10) == 0
     call.communicate()
+    call = daemon.open("call", "notebook__add_note", "title=Ask and leave", "body=b")
+    seen(b" left > ")
     watch.send_signal(signal.SIGINT)
     assert watch.wait(10) == 130
+    assert os.read(ours, 65536).endswith(b"\r\x1b[K")  # the shell's next prompt has a line of its own
     os.close(ours)
+    call.terminate()
+    call.communicate(timeout=10)
 
 
 def test_what_the_rules_say_of_a_call(daemon):
