@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from conduit_daemon.agent import Conduit, DaemonUnreachable, Execution, Tools
+from conduit_daemon.cli.interruption import undisturbed
 
 __all__ = ["FORMATS", "START_TIMEOUT", "DemoFailed", "Format", "Turn", "configuration", "running_daemon", "take_turn"]
 
@@ -105,12 +106,17 @@ def running_daemon(protocol: str | None = None) -> Iterator[tuple[Conduit, str]]
         DemoFailed: It does not start.
     """
     base = tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="conduit-demo-", dir=base if len(base) < _LONGEST_FOLDER else "/tmp"))  # noqa: S108
+    if len(base) >= _LONGEST_FOLDER:
+        base = "/tmp"  # noqa: S108
+    folder: Path | None = None
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with undisturbed():
+            folder = Path(tempfile.mkdtemp(prefix="conduit-demo-", dir=base))
         text = configuration(folder, protocol)
         (folder / "conduit.toml").write_text(text, encoding="utf-8")
         log = folder / "daemon.log"
-        with log.open("wb") as stderr:
+        with log.open("wb") as stderr, undisturbed():
             # Its own session: Ctrl-C comes to us alone, and we stop it in good order.
             process = subprocess.Popen(
                 [sys.executable, "-m", "conduit_daemon.cli", "run", "--config", str(folder / "conduit.toml")],
@@ -120,14 +126,16 @@ def running_daemon(protocol: str | None = None) -> Iterator[tuple[Conduit, str]]
                 start_new_session=True,
                 env={**os.environ, "CONDUIT_SOCKET": ""},
             )
-        try:
-            with Conduit(folder / "agent.sock", timeout=START_TIMEOUT) as conduit:
-                _wait(conduit, process, log)
-                yield conduit, text
-        finally:
-            _stop(process)
+        with Conduit(folder / "agent.sock", timeout=START_TIMEOUT) as conduit:
+            _wait(conduit, process, log)
+            yield conduit, text
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if process is not None:
+                _stop(process)
+        finally:
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def take_turn(conduit: Conduit, format: Format) -> Turn:

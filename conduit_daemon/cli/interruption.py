@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["Interruptions", "ended_in_order"]
+__all__ = ["Interruptions", "ended_in_order", "undisturbed"]
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,6 +28,20 @@ def _interrupt(number: int, frame: object) -> NoReturn:
     for each in _ENDS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Has a signal that ends the command wait for the end of this, so that what is made here is known and undone."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 class Interruptions:
