@@ -17,6 +17,7 @@ connection and no call.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import MutableMapping
@@ -31,6 +32,7 @@ import trio
 import supervisors
 from conduit_daemon.clients.connection import Settings
 from conduit_daemon.clients.factory import ClientFactory
+from conduit_daemon.clients.process import GRACE, SHORT_GRACE
 from conduit_daemon.clients.roster import Roster
 from conduit_daemon.collector import settle
 from conduit_daemon.config import Loaded, ServerConfig, state_directory
@@ -144,6 +146,7 @@ class Daemon:
         self._version = installed_version("conduit-daemon")
         self._stopping = trio.Event()
         self._hurrying = trio.Event()
+        self._stopped_by = math.inf
         self._state = state_directory(config, environ)
         self._config = Published(config)
         self._limits = Published(config.limits)
@@ -259,8 +262,10 @@ class Daemon:
         """Asks the daemon to stop: running calls may finish; asked a second time, they may not."""
         if self._stopping.is_set():
             self._hurrying.set()
+            self._stopped_by = trio.current_time()
             return
         self._bus.emit("daemon.stopping", reason=why, running=len(self._gate.flights))
+        self._stopped_by = trio.current_time() + self._config.current.limits.shutdown_timeout
         self._gate.stop()
         self._reloader.close()
         self._stopping.set()
@@ -340,7 +345,12 @@ class Daemon:
             clean=self._masker.mask,
             conceal=partial(self._masker.update, f"auth:{server}"),
             state=self._state,
+            grace=self._grace,
         )
+
+    def _grace(self) -> float:
+        """What is left of the time to stop, for the two steps in which servers are asked to end."""
+        return min(max((self._stopped_by - trio.current_time()) / 2, SHORT_GRACE), GRACE)
 
 
 def _tell_hub(server: str) -> None:

@@ -22,8 +22,8 @@ import psutil
 RUNNING: Final = 64
 PATIENCE: Final = 1.5
 """``limits.shutdown_timeout`` of the daemon."""
-ENDING: Final = 5.0 + 2.0
-"""What ending all servers and writing the audit may take beyond."""
+ENDING: Final = 1.0 + 2.0 + 1.5
+"""What a server that ignores TERM takes beyond, an audit that cannot be written, and what a busy machine may add."""
 CONFIG: Final = f"[limits]\nshutdown_timeout = {PATIENCE}\nmax_in_flight = 256\n"
 
 

@@ -15,7 +15,7 @@ import trio
 
 from conduit_daemon.config.model import ServerConfig
 
-__all__ = ["PIPE_SIZE", "Exit", "ServerProcess", "Warden", "safe_environment"]
+__all__ = ["GRACE", "PIPE_SIZE", "SHORT_GRACE", "Exit", "ServerProcess", "Warden", "safe_environment"]
 
 _SAFE: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 PIPE_SIZE: Final = 1 << 20
@@ -24,9 +24,13 @@ PIPE_SIZE: Final = 1 << 20
 _AT_ONCE: Final = 2
 _SPAWNS: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("conduit.spawns")
 _START: Final = "CONDUIT_START"
-_GRACE: Final = 2.0
-_GRACE_OF_BROKEN: Final = 0.5
 _REAP: Final = 1.0
+
+GRACE: Final = 2.0
+"""Seconds that a server has to end after its input was closed, and again after TERM."""
+
+SHORT_GRACE: Final = 0.5
+"""The same of one for whose end somebody waits."""
 
 
 class Warden(Protocol):
@@ -164,17 +168,12 @@ class ServerProcess:
         """Kills what is left of its process group, the server itself included."""
         self._signal(signal.SIGKILL)
 
-    async def close(self, *, broken: bool = False) -> None:
-        """Ends it: its input is closed, then TERM, then KILL to the group, two seconds apart at most.
-
-        Args:
-            broken: Whether it has closed a pipe or reads nothing, and its successor waits for its end: half a second
-                each is enough for it.
-        """
+    async def close(self, grace: float = GRACE) -> None:
+        """Ends it: its input is closed, then TERM, then KILL to the group, `grace` seconds apart at most."""
         with trio.CancelScope(shield=True):
             self._close_pipe(self._pipes[0])
             for number in (signal.SIGTERM, signal.SIGKILL):
-                with trio.move_on_after(_GRACE_OF_BROKEN if broken else _GRACE):
+                with trio.move_on_after(grace):
                     await self.wait()
                 if self._process.returncode is not None:
                     break

@@ -13,7 +13,7 @@ from typing import Final, final
 import trio
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer, Pending
-from conduit_daemon.clients.process import PIPE_SIZE, Exit, ServerProcess, Warden
+from conduit_daemon.clients.process import PIPE_SIZE, SHORT_GRACE, Exit, ServerProcess, Warden
 from conduit_daemon.clients.stderr import ErrorOutput
 from conduit_daemon.clients.transport import Loss, Settings, Unreachable
 from conduit_daemon.errors import ClientError
@@ -258,7 +258,8 @@ class StdioTransport:
                 nursery.cancel_scope.cancel()
         finally:
             forget()
-            await process.close(broken=self._broken)
+            # Whoever waits for the end of one that is broken is its successor.
+            await process.close(SHORT_GRACE if self._broken else settings.grace())
 
     async def _follow(self, wire: LineDispatcher, process: ServerProcess, on_lost: Callable[[Loss], None]) -> None:
         reason = "closed its output"

@@ -12,7 +12,7 @@ import trio
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer
 from conduit_daemon.clients.host import Host
 from conduit_daemon.clients.port import Listing
-from conduit_daemon.clients.process import Exit
+from conduit_daemon.clients.process import GRACE, Exit
 from conduit_daemon.config.model import LimitsConfig, ServerConfig
 from conduit_daemon.published import Published
 
@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         conceal: Told the secrets that a login came to, all of them each time that they change; `clean` masks them then.
         host: Answers what the server asks; None for what the configuration can answer.
         state: The state directory, where tokens are kept.
+        grace: Tells how many seconds its process has for each of the two steps in which it is asked to end.
         auth: Signs HTTP requests (an ``httpx2.Auth``); None for what the configuration says.
     """
 
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     conceal: Callable[[frozenset[str]], None] | None = None
     host: Host | None = None
     state: Path = Path()
+    grace: Callable[[], float] = lambda: GRACE
     auth: Any = None
 
     @property
