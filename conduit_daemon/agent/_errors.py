@@ -37,7 +37,7 @@ def _advice(reasons: list[str]) -> str:
         )
     if reasons and all(TOO_LONG in why for why in reasons):
         return "Have the daemon listen at a shorter path (rpc.agent_socket), and name that."
-    return "Start one with 'conduit run', or name its socket with --socket or $CONDUIT_SOCKET."
+    return "Start one with 'conduit run', or name its socket: Conduit(socket=...), --socket or $CONDUIT_SOCKET."
 
 
 class CallFailed(AgentError):

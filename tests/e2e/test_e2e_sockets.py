@@ -123,7 +123,7 @@ def no_socket(folder: Path) -> Path:
 UNREACHABLE: dict[str, tuple[Callable[[Path], Path], str, str]] = {
     "nothing there": (lambda folder: folder / "agent.sock", "(no such socket)", "Start one with 'conduit run'"),
     "a stale socket": (stale, "(left behind by a daemon that is gone)", "Start one with 'conduit run'"),
-    "no socket": (no_socket, "(not a socket)", "name its socket with --socket"),
+    "no socket": (no_socket, "(not a socket)", "name its socket: "),
     "too long a path": (lambda folder: folder / LONG, "longer than the 107 bytes", "a shorter path"),
 }
 
