@@ -16,7 +16,7 @@ AT_ONCE: Final = 5
 
 def test_fifty_times_of_fifty(measured: Any, fake_server: Any, table: Any) -> None:
     def once(daemon: Any) -> Stopped:
-        daemon.wait_until(daemon.agent.is_socket)
+        daemon.wait_until(lambda: "daemon.started" in daemon.events(), 20)
         daemon.wait_ready("fast", "stubborn")
         stopped = stop_under_load(daemon, 2000, release=True)
         check(stopped, daemon)
