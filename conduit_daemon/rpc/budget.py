@@ -65,7 +65,7 @@ class Budget:
             greediest = max(held, key=lambda each: (together[each.owner], each is holder, held[each]))
             greediest.give_up(total, self.limit)
             if greediest.held >= held[greediest]:
-                return  # it is about to end
+                return  # it is about to end, or has given what it had to
 
     def leave(self, holder: Holder) -> None:
         """A holder is gone."""

@@ -170,7 +170,7 @@ class Connection:
         Where that is for a request that just came, that one alone is not taken.
         """
         if self._admitting is not None:
-            del self._large[self._admitting]
+            self._large.pop(self._admitting, None)  # asked again, there is no more that it could give
             return
         requests = sum(self._large.values())
         if self._out.held > max(requests, self._splitter.kept):

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import socket
+
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conduit_daemon.config.model import LimitsConfig
+from conduit_daemon.hub.catalogue import Catalogue
+from conduit_daemon.hub.naming import build
+from conduit_daemon.model import Principal
+from conduit_daemon.pipeline.gate import Context, Gate
+from conduit_daemon.published import Published
 from conduit_daemon.rpc.budget import LITTLE, Budget
+from conduit_daemon.rpc.connection import Connection
+from conduit_daemon.rpc.dispatch import Handler
+from conduit_daemon.rpc.protocol import Request
+from conduit_daemon.telemetry.events import EventBus
 
 
 class Holding:
@@ -74,3 +88,59 @@ def test_never_more_than_the_limit_is_held_by_those_who_hold_much(steps: list[tu
         holders[number].held = size
         budget.look(holders[number])
         assert sum(holder.held for holder in holders if holder.held > LITTLE) <= budget.limit
+
+
+class Staying:
+    """Methods that run until the connection ends, but for ``quick``."""
+
+    def start(self, connection: Connection, request: Request) -> Handler:
+        return self.run
+
+    def note(self, connection: Connection, notification: Request) -> None:
+        raise AssertionError("no notification is sent here")
+
+    async def run(self, connection: Connection, request: Request) -> object:
+        if request.method != "quick":
+            await trio.sleep_forever()
+        return "done"
+
+
+async def test_a_large_request_is_refused_alone_where_its_connection_held_too_much_before() -> None:
+    nothing, _ = build([])
+    bus = EventBus()
+    catalogue = Published(Catalogue(offered=nothing, known=nothing))
+    gate = Gate(catalogue=catalogue, policy=None, ports={}, limits=LimitsConfig(), bus=bus)
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    budget = Budget(100 * LITTLE)
+    connection = Connection(
+        theirs,
+        Staying(),
+        context=Context(gate),
+        principal=Principal("tester"),
+        control=False,
+        bus=bus,
+        max_message=1 << 20,
+        budget=budget,
+    )
+
+    def line(number: int, method: str, size: int) -> bytes:
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {"text": "x" * size}}
+        return json.dumps(message).encode() + b"\n"
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            async with trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as stream:
+                await stream.send_all(line(1, "stay", 3 * LITTLE))
+                while not connection.running:
+                    await trio.sleep(0.01)
+                budget.limit = 2 * LITTLE  # as a reload with a smaller rpc.max_message has it
+                await stream.send_all(line(2, "stay", 2 * LITTLE) + line(3, "quick", 1))
+                received = b""
+                while received.count(b"\n") < 2:
+                    received += await stream.receive_some()
+            nursery.cancel_scope.cancel()
+    refused, answered = map(json.loads, received.splitlines())
+    assert (refused["id"], refused["error"]["data"]["kind"]) == (2, "rate_limited")
+    assert (answered["id"], answered["result"]) == (3, "done")
