@@ -89,8 +89,8 @@ class RpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         socket_mode: Permission bits of the agents' socket.
         socket_group: The group that the agents' socket is given to; None leaves the daemon's own.
         control_group: The group that may use the control socket (which then has mode 0660); None for nobody else.
-        max_message: The longest line that is read, in bytes. All that a socket's connections leave unfinished or unread
-            may take four times as much.
+        max_message: The longest line that is read, in bytes. All that a socket's connections leave unfinished or
+            unread, and large requests that run, may take four times as much.
         max_connections: How many connections each socket may have open at a time.
     """
 

@@ -1,7 +1,8 @@
 """What the connections of one socket may hold in memory together, so that no agent takes it all by opening many.
 
-A connection alone is bounded by the longest message, for an unfinished line and for answers that nobody reads; of
-hundreds each could hold as much. Only those count that hold more than a little.
+A connection alone is bounded by the longest message, for an unfinished line, for answers that nobody reads and, a few
+times over, for large requests that run; of hundreds each could hold as much. Only those count that hold more than a
+little.
 """
 
 from __future__ import annotations
