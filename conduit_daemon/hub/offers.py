@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -98,22 +99,15 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         kind, _, key = name.partition(":")
         return name in self.hidden or (kind == "resource" and any(matches(offer.key, key) for offer in self.templates))
 
-    @property
+    @cached_property
     def _collided(self) -> frozenset[str]:
         """What several servers list: it is nobody's, not even one's whose template makes it."""
-        kept: frozenset[str] | None = self.__dict__.get("_lost")
-        if kept is None:
-            kept = frozenset(one.exposed for one in self.dropped if one.reason == "collision")
-            self.__dict__["_lost"] = kept
-        return kept
+        return frozenset(one.exposed for one in self.dropped if one.reason == "collision")
 
-    @property
+    @cached_property
     def _by_key(self) -> dict[tuple[str, str], Offer]:
-        kept: dict[tuple[str, str], Offer] | None = self.__dict__.get("_kept")
-        if kept is None:
-            kept = {("prompt", offer.key): offer for offer in self.prompts}
-            kept.update({("resource", offer.key): offer for offer in (*self.templates, *self.resources)})
-            self.__dict__["_kept"] = kept
+        kept = {("prompt", offer.key): offer for offer in self.prompts}
+        kept.update({("resource", offer.key): offer for offer in (*self.templates, *self.resources)})
         return kept
 
 
