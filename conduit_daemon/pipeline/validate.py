@@ -9,7 +9,7 @@ import jsonschema_rs
 
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
-from conduit_daemon.model import Call, Tool
+from conduit_daemon.model import Call
 from conduit_daemon.pipeline.mismatch import LARGEST_PATTERN, Problem, find_problems, patterns_within
 from conduit_daemon.pipeline.nesting import MAX_DEPTH, patterns_of, too_deep, unfolded_size
 
@@ -80,10 +80,6 @@ class Validators:
         self._on_unusable = on_unusable
         self._told: set[tuple[str, str]] = set()
         self._by_schema: dict[int, tuple[dict[str, Any], ArgumentValidator]] = {}
-
-    def validator_for(self, tool: Tool) -> ArgumentValidator:
-        """The validator of the tool's own schema."""
-        return self.for_schema(tool.input_schema)
 
     def problems(self, entry: Entry, arguments: Any) -> tuple[Problem, ...]:
         """Where `arguments`, which are not nested too deeply, do not fit a tool's schema; empty where they do."""

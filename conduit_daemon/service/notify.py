@@ -75,10 +75,6 @@ class Notifier:
         """The daemon stops, and may take this many seconds for it whatever the unit's own timeout is."""
         self._send({"STOPPING": "1", "EXTEND_TIMEOUT_USEC": str(max(1, int(seconds * 1e6)))}, status)
 
-    def extend_timeout(self, seconds: float) -> None:
-        """The start, reload or stop that is under way may take this many more seconds."""
-        self._send({"EXTEND_TIMEOUT_USEC": str(max(1, int(seconds * 1e6)))}, None)
-
     def status(self, text: str) -> None:
         """One line for people, as ``systemctl status`` shows it."""
         self._send({}, text)

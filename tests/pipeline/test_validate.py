@@ -328,12 +328,12 @@ def test_arguments_that_are_too_deep_are_refused_whatever_the_schema() -> None:
 def test_each_schema_is_compiled_once_and_few_are_kept() -> None:
     validators = Validators(remembered=3)
     tool = Tool(name="t", input_schema={"type": "object"})
-    first = validators.validator_for(tool)
-    assert validators.validator_for(tool) is first
+    first = validators.for_schema(tool.input_schema)
+    assert validators.for_schema(tool.input_schema) is first
     others = [Tool(name="t", input_schema={"type": "object", "minProperties": number}) for number in range(3)]
     for number, other in enumerate(others):
-        assert bool(validators.validator_for(other).problems({})) is (number > 0)
-    assert validators.validator_for(tool) is not first
+        assert bool(validators.for_schema(other.input_schema).problems({})) is (number > 0)
+    assert validators.for_schema(tool.input_schema) is not first
 
 
 def test_patterns_that_compile_to_gigabytes_are_not_compiled() -> None:
