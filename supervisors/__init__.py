@@ -17,6 +17,7 @@ from supervisors._administration import (
     terminate_child,
     which_children,
 )
+from supervisors._aside import TaskHandle
 from supervisors._child import ChildCounts, ChildInfo
 from supervisors._current import self_ref
 from supervisors._dynamic import DynamicSupervisor
@@ -40,7 +41,6 @@ from supervisors._errors import (
     SupervisorExit,
     TaskExit,
 )
-from supervisors._helpers import TaskHandle
 from supervisors._links import demonitor, exit, link, monitor, unlink
 from supervisors._mailbox import From
 from supervisors._messages import Call, Cast, Down, Exit, TimedOut

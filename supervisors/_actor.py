@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from supervisors._actor_process import ActorProcess
-    from supervisors._helpers import TaskHandle
+    from supervisors._aside import TaskHandle
     from supervisors._mailbox import From
     from supervisors._reasons import ExitReason
     from supervisors._returns import Continue, Ignore, NoReply, Stop, Timeout
@@ -138,4 +138,4 @@ class Actor:
             raise NotInActor(
                 f"{type(self).__name__} does not run, so it cannot have tasks; start them in init or later."
             )
-        return process.start_helper(fn, args)
+        return process.start_aside(fn, args)

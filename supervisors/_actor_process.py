@@ -10,8 +10,8 @@ import trio
 from msgspec import UNSET
 from trio.lowlevel import checkpoint, current_task, wait_task_rescheduled
 
+from supervisors._aside import TaskHandle, TasksAside
 from supervisors._errors import ServerExit
-from supervisors._helpers import Helpers, TaskHandle
 from supervisors._mailbox import Entry, From, Info, Letter, Mailbox, ParentExit, StopRequest, SystemRequest
 from supervisors._messages import TimedOut
 from supervisors._process import Owner, Process
@@ -43,11 +43,11 @@ class ActorProcess(Process):
     """
 
     __slots__ = (
+        "_aside",
         "_cleanup",
         "_doomed",
         "_farewell",
         "_fault",
-        "_helpers",
         "_idle",
         "_log",
         "_pending",
@@ -84,7 +84,7 @@ class ActorProcess(Process):
         self._pending: set[From] | None = None
         self._farewell: tuple[From, object] | None = None
         self._idle: TimerRef | None = None
-        self._helpers: Helpers | None = None
+        self._aside: TasksAside | None = None
         self._cleanup: trio.CancelScope | None = None
         self._fault: BaseException | None = None
         self._doomed = False
@@ -235,9 +235,9 @@ class ActorProcess(Process):
     async def wind_up(self, reason: ExitReason) -> ExitReason:
         """Ends its tasks, then runs ``terminate`` where that is due, then answers the last caller."""
         due = self.ready and self._signal is None and not self._killed
-        reason = await self._end_helpers(reason)
+        reason = await self._end_aside(reason)
         if due and not self._killed:
-            reason = await self._end_helpers(await self._terminate(reason))
+            reason = await self._end_aside(await self._terminate(reason))
         if self._killed:
             return Killed()
         if self._farewell is not None:
@@ -255,9 +255,9 @@ class ActorProcess(Process):
             return self.crash(error)
         return reason
 
-    async def _end_helpers(self, reason: ExitReason) -> ExitReason:
-        if self._helpers is not None:
-            await self._helpers.end()
+    async def _end_aside(self, reason: ExitReason) -> ExitReason:
+        if self._aside is not None:
+            await self._aside.end()
         if self._fault is not None and not isinstance(reason, Crashed):
             return Crashed(single_leaf(self._fault))
         return reason
@@ -276,7 +276,7 @@ class ActorProcess(Process):
                 entry.fail(ServerExit(reason, f"{self.ref!r} {described(reason)}, before it answered."))
             elif isinstance(entry, Letter) and entry.sender_waits is not None:
                 entry.sender_waits.settle(None)
-        self._work = self._pending = self._farewell = self._helpers = self._fault = self.busy_since = None
+        self._work = self._pending = self._farewell = self._aside = self._fault = self.busy_since = None
         self.tracers = ()
         self._log = None
         del self.actor  # who keeps a handle of the dead keeps no state with it
@@ -364,10 +364,10 @@ class ActorProcess(Process):
             for tracer in self.tracers:
                 tracer(event)
 
-    def start_helper(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> TaskHandle:
+    def start_aside(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> TaskHandle:
         """Starts a task beside the mailbox."""
-        if self._helpers is None:
-            self._helpers = Helpers(self)
-        handle = self._helpers.add()
-        self.owner.spawn(self, partial(self._helpers.run, handle, fn, args))
+        if self._aside is None:
+            self._aside = TasksAside(self)
+        handle = self._aside.add()
+        self.owner.spawn(self, partial(self._aside.run, handle, fn, args))
         return handle

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from supervisors._actor_process import ActorProcess
 
-__all__ = ["Helpers", "TaskHandle"]
+__all__ = ["TaskHandle", "TasksAside"]
 
 
 class TaskHandle:
@@ -30,7 +30,7 @@ class TaskHandle:
         self._scope.cancel()
 
 
-class Helpers:
+class TasksAside:
     """All the tasks of one actor."""
 
     __slots__ = ("_handles", "_over", "_process")
