@@ -16,7 +16,8 @@ import trio
 
 from conduit_daemon.clients.connection import Connection as ServerConnection
 from conduit_daemon.clients.connection import Ended, Observer, Settings
-from conduit_daemon.clients.port import Listing, Port, Standing
+from conduit_daemon.clients.listing import Listing
+from conduit_daemon.clients.port import Port, Standing
 from conduit_daemon.clients.session import Negotiated
 from conduit_daemon.config import Config
 from conduit_daemon.hub.catalogue import Catalogue

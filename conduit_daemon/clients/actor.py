@@ -23,8 +23,9 @@ from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Connection, Ended, Settings
 from conduit_daemon.clients.journal import Journal, Timeline, new_timeline, sentence
 from conduit_daemon.clients.kept import KeptListing
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import ClientState, Listing, Port, Standing, new_port
+from conduit_daemon.clients.port import ClientState, Port, Standing, new_port
 from conduit_daemon.clients.process import Warden
 from conduit_daemon.clients.recovery import Recovery
 from conduit_daemon.clients.session import Negotiated

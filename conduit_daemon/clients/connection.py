@@ -22,10 +22,10 @@ from conduit_daemon.clients.dispatcher import Dispatcher, OnProgress
 from conduit_daemon.clients.ending import call_lost, ended_by_loss, ended_by_refusal, first_leaf
 from conduit_daemon.clients.following import SUBSCRIBING, Following
 from conduit_daemon.clients.host import CAPABILITIES_KEY, LOG_LEVEL_KEY, Asking, Caller, ConfiguredHost
-from conduit_daemon.clients.listing import list_tools
+from conduit_daemon.clients.listing import Listing, list_tools
 from conduit_daemon.clients.observer import Ended, Observer
 from conduit_daemon.clients.offerings import Offerings, list_offerings
-from conduit_daemon.clients.port import Listing, OnResult
+from conduit_daemon.clients.port import OnResult
 from conduit_daemon.clients.process import Warden
 from conduit_daemon.clients.sdk import import_sdk
 from conduit_daemon.clients.session import Era, SdkDispatcher, negotiate, open_session

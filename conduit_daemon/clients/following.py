@@ -8,8 +8,8 @@ from typing import Any, Final, final
 import msgspec
 import trio
 
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import Listing
 from conduit_daemon.errors import ClientError
 from conduit_daemon.telemetry.events import EventBus
 

@@ -15,7 +15,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from conduit_daemon.clients.port import Listing
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.model import Dropped
 
 __all__ = ["ModernHeaders"]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, final
 
-from conduit_daemon.clients.port import Listing
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.messages import TimelineEntry
 from conduit_daemon.telemetry.events import EventBus, Level
 

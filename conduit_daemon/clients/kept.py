@@ -8,8 +8,8 @@ from typing import Final, final
 
 import msgspec
 
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import Listing
 from conduit_daemon.config.model import ServerConfig
 from conduit_daemon.state_file import StateFile
 from conduit_daemon.telemetry.events import EventBus

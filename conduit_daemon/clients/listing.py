@@ -1,4 +1,4 @@
-"""Reading a server's tools: every page, and each tool on its own.
+"""A server's tools, and reading them: every page, and each tool on its own.
 
 A page is cut into its tools first, and they are decoded one by one with pauses between, so that ten thousand of them
 stop nobody else's calls and one that cannot be decoded costs itself alone.
@@ -13,16 +13,29 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from conduit_daemon.clients.port import Listing
 from conduit_daemon.collector import large_data
 from conduit_daemon.errors import ClientError
 from conduit_daemon.model import Dropped, Tool
 
-__all__ = ["MAX_TOOLS", "list_tools"]
+__all__ = ["MAX_TOOLS", "Listing", "list_tools"]
 
 MAX_TOOLS: Final = 10_000
 _LARGEST: Final = 32 << 20
 _SLICE: Final = 100
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """What a server last said it has.
+
+    Attributes:
+        tools: In the server's order.
+        dropped: Malformed entries, and why.
+        note: What cut the listing short, where something did.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    note: str | None = None
 
 
 class _Page(msgspec.Struct):

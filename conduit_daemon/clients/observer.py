@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import Listing
 from conduit_daemon.clients.process import Exit
 from conduit_daemon.clients.session import Negotiated
 

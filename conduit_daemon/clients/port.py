@@ -14,25 +14,23 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import msgspec
 import trio
 
 from conduit_daemon.clients.dispatcher import OnProgress
+from conduit_daemon.clients.kept import Kept
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.offerings import Offerings
 from conduit_daemon.clients.standing import ClientState, Standing, resting, starting
 from conduit_daemon.errors import ClientError
-from conduit_daemon.model import Dropped, Method, Tool
-
-if TYPE_CHECKING:
-    from conduit_daemon.clients.kept import Kept
+from conduit_daemon.model import Method
 
 __all__ = [
     "AtServer",
     "CallTarget",
     "ClientState",
-    "Listing",
     "OnResult",
     "Port",
     "Running",
@@ -85,20 +83,6 @@ class CallTarget(Protocol):
 
     def pass_on(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Tells a server that is one caller's alone what the caller says of itself, if it is to know."""
-
-
-class Listing(msgspec.Struct, frozen=True):
-    """What a server last said it has.
-
-    Attributes:
-        tools: In the server's order.
-        dropped: Malformed entries, and why.
-        note: What cut the listing short, where something did.
-    """
-
-    tools: tuple[Tool, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    note: str | None = None
 
 
 @final

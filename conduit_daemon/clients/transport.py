@@ -11,7 +11,7 @@ import trio
 
 from conduit_daemon.clients.dispatcher import Dispatcher, Peer
 from conduit_daemon.clients.host import Host
-from conduit_daemon.clients.port import Listing
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.process import GRACE, Exit
 from conduit_daemon.config.model import LimitsConfig, ServerConfig
 from conduit_daemon.published import Published

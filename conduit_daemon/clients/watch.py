@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol, final
 
 from conduit_daemon.clients.connection import Connection
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.observer import Ended, Observer
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import Listing
 from conduit_daemon.clients.session import Negotiated
 
 __all__ = ["Watch", "Watcher"]

@@ -13,8 +13,9 @@ from typing import Any, Final, final
 import msgspec
 
 import supervisors
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.offerings import Offerings
-from conduit_daemon.clients.port import Listing, Port
+from conduit_daemon.clients.port import Port
 from conduit_daemon.config.model import Config
 from conduit_daemon.hub.aside import Aside
 from conduit_daemon.hub.catalogue import Catalogue, Missing

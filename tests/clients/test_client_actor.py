@@ -22,7 +22,8 @@ from conduit_daemon.clients.approach import Approach
 from conduit_daemon.clients.clocks import SleepWatch
 from conduit_daemon.clients.connection import Ended, Settings
 from conduit_daemon.clients.kept import Kept, KeptListing
-from conduit_daemon.clients.port import ClientState, Listing, Port
+from conduit_daemon.clients.listing import Listing
+from conduit_daemon.clients.port import ClientState, Port
 from conduit_daemon.config import BackoffConfig, LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.messages import Explain, RestartServer, StartServer, StopServer

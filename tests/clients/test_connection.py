@@ -18,7 +18,7 @@ import trio
 from in_process import NoWarden
 
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
-from conduit_daemon.clients.port import Listing
+from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.session import Era, Negotiated
 from conduit_daemon.config import LimitsConfig, ServerConfig
 from conduit_daemon.errors import ClientError
