@@ -112,9 +112,6 @@ class Validators:
         return validator
 
 
-_VALIDATORS: Final = Validators()  # only a memory of what was compiled: nothing can be told by it
-
-
 def check_depth(call: Call) -> None:
     """Passes a call whose ``_meta`` and assigns can be worked on.
 
@@ -126,7 +123,7 @@ def check_depth(call: Call) -> None:
             raise ClientError("invalid_params", f"The call's {what} are nested deeper than {MAX_DEPTH} levels.")
 
 
-def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validators = _VALIDATORS) -> None:
+def check_arguments(entry: Entry, arguments: dict[str, Any], validators: Validators) -> None:
     """Passes arguments that fit the tool's schema.
 
     Raises:

@@ -309,9 +309,9 @@ def entry(schema: dict[str, Any]) -> Entry:
 
 
 def test_a_call_that_does_not_fit_is_refused_with_every_place() -> None:
-    check_arguments(entry(SCHEMA), {"path": "x"})
+    check_arguments(entry(SCHEMA), {"path": "x"}, Validators())
     with pytest.raises(ClientError) as caught:
-        check_arguments(entry(SCHEMA), {"n": 9, "mode": 1})
+        check_arguments(entry(SCHEMA), {"n": 9, "mode": 1}, Validators())
     error = caught.value
     assert (error.kind, error.server, error.tool, error.outcome) == ("invalid_arguments", "files", "read", "not_sent")
     assert [problem["pointer"] for problem in error.data["problems"]] == ["", "/n", "/mode"]
@@ -322,7 +322,7 @@ def test_a_call_that_does_not_fit_is_refused_with_every_place() -> None:
 def test_arguments_that_are_too_deep_are_refused_whatever_the_schema() -> None:
     for schema in ({}, {"type": 5}):
         with pytest.raises(ClientError, match="nested deeper than 200 levels"):
-            check_arguments(entry(schema), nested(5000))
+            check_arguments(entry(schema), nested(5000), Validators())
 
 
 def test_each_schema_is_compiled_once_and_few_are_kept() -> None:
