@@ -118,11 +118,11 @@ class Upkeep:
         self.belongings: Sequence[Belonging] = ()
         self._bus = bus
         self._said: dict[int, str] = {}
-        self._ended = threading.Event()
+        self._wake = threading.Event()
 
     def hurry(self) -> None:
         """Has it look at once."""
-        self._ended.set()
+        self._wake.set()
 
     def problem(self) -> str | None:
         """What is lost and cannot be made again at present, for the status; None where nothing is."""
@@ -133,22 +133,20 @@ class Upkeep:
         limiter = trio.CapacityLimiter(1)
         try:
             while True:
-                self._ended = threading.Event()
-                missing = await trio.to_thread.run_sync(
-                    self._look, self._ended, abandon_on_cancel=True, limiter=limiter
-                )
+                self._wake = threading.Event()
+                missing = await trio.to_thread.run_sync(self._look, self._wake, abandon_on_cancel=True, limiter=limiter)
                 for number, belonging in enumerate(self.belongings):
                     if number in missing:
                         self._restore(number, belonging)
                     else:
                         self._said.pop(number, None)
         finally:
-            self._ended.set()
+            self._wake.set()
 
-    def _look(self, ended: threading.Event) -> set[int]:
+    def _look(self, wake: threading.Event) -> set[int]:
         """Waits, in a thread that is cheaper than waking the event loop, until something is missing or may be again."""
         while True:
-            hurried = ended.wait(_LOOK)
+            hurried = wake.wait(_LOOK)
             missing = {number for number, each in enumerate(self.belongings) if not each.is_in_place()}
             if hurried or missing or self._said:
                 return missing
