@@ -21,6 +21,7 @@ __all__ = [
     "ToolCall",
     "ToolReport",
     "ToolResult",
+    "user_of",
 ]
 
 _TOOL_KEYS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
@@ -212,6 +213,16 @@ class Principal(msgspec.Struct, frozen=True):
             shown = ascii(agent[:64])
             raise ClientError("invalid_params", f"An agent's name is a line of visible characters, not {shown}.")
         return Principal(f"{self.name}/{agent}", self.uid, self.pid)
+
+
+def user_of(principal: str) -> str:
+    """The user in a principal's name, without the agent that it says it speaks for.
+
+    Example:
+        >>> user_of("alice/researcher"), user_of("alice")
+        ('alice', 'alice')
+    """
+    return principal.partition("/")[0]
 
 
 class ToolReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,7 @@ import msgspec
 from conduit_daemon.config.model import RateConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.toolset import Entry
+from conduit_daemon.model import user_of
 
 __all__ = ["Rates", "Token"]
 
@@ -78,7 +79,7 @@ class Rates:
         """
         key = (principal, entry.server_id, entry.tool.name)
         if len(self._full_at) >= _MOST and key not in self._full_at:
-            key = (principal.partition("/")[0], entry.server_id, entry.tool.name)
+            key = (user_of(principal), entry.server_id, entry.tool.name)
         limit = self.limit_of(entry.server_id)
         if limit is None:
             return Token(key, 0.0, 0.0)

@@ -11,6 +11,7 @@ from conduit_daemon.config.condition import Work, compile_condition, work_of
 from conduit_daemon.config.globs import matcher
 from conduit_daemon.config.model import UNTRUSTED, PolicyRule
 from conduit_daemon.hub.readings import matches_possibly, matches_surely
+from conduit_daemon.model import user_of
 from conduit_daemon.pipeline.nesting import MAX_DEPTH, extent, too_deep
 
 __all__ = ["Facts", "Rule"]
@@ -116,7 +117,7 @@ class Rule:
         """
         if self._principal(principal):
             return True
-        return self.effect != "allow" and self._principal(principal.partition("/")[0])
+        return self.effect != "allow" and self._principal(user_of(principal))
 
     def holds(self, facts: Facts) -> tuple[bool, str | None]:
         """Whether the condition holds, and what is wrong where it cannot be told.

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from conduit_daemon.model import user_of
 from conduit_daemon.pipeline.context import Context, Taint
 from conduit_daemon.state_file import StateFile
 from conduit_daemon.steady_clock import steady_clock
@@ -84,7 +85,7 @@ class Sessions:
         taint = self._running.get(key)
         if taint is None:
             taint = self._running[key] = Taint()
-        user = _user(key[0])
+        user = user_of(key[0])
         kept = self._by_user.get(user, {}).get(key)
         now = self._clock()
         if kept is not None and kept.used <= now - _FORGOTTEN_AFTER:
@@ -112,7 +113,7 @@ class Sessions:
 
         gone = [kept for kept in self._all() if meant((kept.principal, kept.session))]
         for kept in gone:
-            del self._by_user[_user(kept.principal)][kept.principal, kept.session]
+            del self._by_user[user_of(kept.principal)][kept.principal, kept.session]
         for key, taint in self._running.items():
             if meant(key):
                 taint.servers = frozenset()
@@ -122,7 +123,7 @@ class Sessions:
 
     def _taint(self, key: _Key, server: str) -> None:
         now = self._clock()
-        kept = self._by_user.get(_user(key[0]), {}).get(key)
+        kept = self._by_user.get(user_of(key[0]), {}).get(key)
         if kept is None:
             kept = _Kept(principal=key[0], session=key[1], taint=frozenset(), used=now)
         kept.used = now
@@ -133,7 +134,7 @@ class Sessions:
 
     def _put(self, kept: _Kept) -> None:
         """Keeps a conversation as the one of its user that was used last."""
-        key, own = (kept.principal, kept.session), self._by_user.setdefault(_user(kept.principal), {})
+        key, own = (kept.principal, kept.session), self._by_user.setdefault(user_of(kept.principal), {})
         own.pop(key, None)
         own[key] = kept
         if len(own) > _MOST:
@@ -154,7 +155,3 @@ class Sessions:
         for kept in living:
             self._put(kept)
         return living
-
-
-def _user(principal: str) -> str:
-    return principal.partition("/")[0]
