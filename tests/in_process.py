@@ -6,6 +6,7 @@ changed signature is felt in one place.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.port import Port, Standing
 from conduit_daemon.clients.session import Negotiated
 from conduit_daemon.config import Config
+from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.naming import build
 from conduit_daemon.model import Principal
@@ -41,6 +43,56 @@ class NoWarden:
     def watch(self, session: int) -> None: ...
 
     def forget(self, session: int, entry: str) -> None: ...
+
+
+class Held:
+    """A connection that a test holds and calls.
+
+    Args:
+        connection: It.
+
+    Attributes:
+        over: Set when it has ended.
+        ended: How.
+    """
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self.connection = connection
+        self.over = trio.Event()
+        self.ended: Ended | None = None
+
+    async def hold(self) -> None:
+        self.ended = await self.connection.run()
+        self.over.set()
+
+    def begin(self, tool: str, arguments: dict[str, Any], **more: Any) -> tuple[Any, list[Any], trio.Event]:
+        """Begins a call: what cancels it, where its result or error will stand, and what is set then."""
+        got: list[Any] = []
+        done = trio.Event()
+
+        def on_result(raw: Any, is_error: bool, error: ClientError | None) -> None:
+            assert raw is None or (b"\n" not in bytes(raw) and b"\r" not in bytes(raw))
+            got.append(error if raw is None else (json.loads(bytes(raw)), is_error))
+            done.set()
+
+        options: dict[str, Any] = {"meta": {}, "total": 60.0, "on_progress": None, **more}
+        return self.connection.begin_call(tool, arguments, on_result, **options), got, done
+
+    async def call(self, tool: str, arguments: dict[str, Any], **more: Any) -> Any:
+        """A call's result, and whether it is an error; the error of one that failed is raised."""
+        _, got, done = self.begin(tool, arguments, **more)
+        with trio.fail_after(10):
+            await done.wait()
+        if isinstance(got[0], ClientError):
+            raise got[0]
+        return got[0]
+
+    async def text(self, tool: str, arguments: dict[str, Any] | None = None, **more: Any) -> str:
+        """The first text of a call's result."""
+        result, is_error = await self.call(tool, arguments or {}, **more)
+        assert not is_error
+        text: str = result["content"][0]["text"]
+        return text
 
 
 class CallsOnly:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,20 +12,19 @@ from typing import Any
 
 import pytest
 import trio
-from in_process import NoWarden
+from in_process import Held, NoWarden
 
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
 from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.session import Era, Negotiated
 from conduit_daemon.config import LimitsConfig, ServerConfig
-from conduit_daemon.errors import ClientError
 from conduit_daemon.published import Published
 from conduit_daemon.telemetry.events import Event, EventBus
 
 FAKES = Path(__file__).parents[1] / "fakes"
 
 
-class Remote(Observer):
+class Remote(Held, Observer):
     """A connection to a server at a URL, its events and how it ended."""
 
     def __init__(self, url: str, era: Era, limits: LimitsConfig, more: dict[str, Any], config: dict[str, Any]) -> None:
@@ -36,10 +34,8 @@ class Remote(Observer):
         self.ready = trio.Event()
         self.lost = trio.Event()
         self.relisted = trio.Event()
-        self.over = trio.Event()
         self.negotiated: Negotiated | None = None
         self.listings: list[Listing] = []
-        self.ended: Ended | None = None
         settings = Settings(
             server="fake",
             config=ServerConfig(url=url, **config),
@@ -49,7 +45,7 @@ class Remote(Observer):
             clean=lambda text: text,
             **more,
         )
-        self.connection = Connection(settings, era, NoWarden(), self.bus, self)
+        super().__init__(Connection(settings, era, NoWarden(), self.bus, self))
 
     def on_ready(self, connection: Connection, negotiated: Negotiated, listing: Listing) -> None:
         self.negotiated = negotiated
@@ -62,36 +58,6 @@ class Remote(Observer):
 
     def on_lost(self, ended: Ended) -> None:
         self.lost.set()
-
-    async def hold(self) -> None:
-        self.ended = await self.connection.run()
-        self.over.set()
-
-    def begin(self, tool: str, arguments: dict[str, Any], **more: Any) -> tuple[Any, list[Any], trio.Event]:
-        got: list[Any] = []
-        done = trio.Event()
-
-        def on_result(raw: Any, is_error: bool, error: ClientError | None) -> None:
-            assert raw is None or (b"\n" not in bytes(raw) and b"\r" not in bytes(raw))
-            got.append(error if raw is None else (json.loads(bytes(raw)), is_error))
-            done.set()
-
-        options: dict[str, Any] = {"meta": {}, "total": 60.0, "on_progress": None, **more}
-        return self.connection.begin_call(tool, arguments, on_result, **options), got, done
-
-    async def call(self, tool: str, arguments: dict[str, Any], **more: Any) -> Any:
-        _, got, done = self.begin(tool, arguments, **more)
-        with trio.fail_after(10):
-            await done.wait()
-        if isinstance(got[0], ClientError):
-            raise got[0]
-        return got[0]
-
-    async def text(self, tool: str, arguments: dict[str, Any] | None = None, **more: Any) -> str:
-        result, is_error = await self.call(tool, arguments or {}, **more)
-        assert not is_error
-        text: str = result["content"][0]["text"]
-        return text
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import trio
-from in_process import NoWarden
+from in_process import Held, NoWarden
 
 from conduit_daemon.clients.connection import Connection, Ended, Observer, Settings
 from conduit_daemon.clients.listing import Listing
@@ -56,7 +56,7 @@ class Watch(Observer):
         self.lost.set()
 
 
-class Harness:
+class Harness(Held):
     """A connection to a fake, its watch, the events and how it ended."""
 
     def __init__(self, behaviours: tuple[str, ...], era: Era, **config: Any) -> None:
@@ -74,32 +74,7 @@ class Harness:
             environ=os.environ,
             clean=lambda text: text,
         )
-        self.connection = Connection(settings, era, NoWarden(), self.bus, self.watch)
-        self.ended: Ended | None = None
-        self.over = trio.Event()
-
-    async def hold(self) -> None:
-        self.ended = await self.connection.run()
-        self.over.set()
-
-    def begin(self, tool: str, arguments: dict[str, Any], **more: Any) -> tuple[Any, list[Any], trio.Event]:
-        got: list[Any] = []
-        done = trio.Event()
-
-        def on_result(raw: Any, is_error: bool, error: ClientError | None) -> None:
-            got.append(error if raw is None else (json.loads(bytes(raw)), is_error))
-            done.set()
-
-        options: dict[str, Any] = {"meta": {}, "total": 60.0, "on_progress": None, **more}
-        return self.connection.begin_call(tool, arguments, on_result, **options), got, done
-
-    async def call(self, tool: str, arguments: dict[str, Any], **more: Any) -> Any:
-        _, got, done = self.begin(tool, arguments, **more)
-        with trio.fail_after(10):
-            await done.wait()
-        if isinstance(got[0], ClientError):
-            raise got[0]
-        return got[0]
+        super().__init__(Connection(settings, era, NoWarden(), self.bus, self.watch))
 
 
 @asynccontextmanager
