@@ -20,7 +20,7 @@ from conduit_daemon.clients.connection import Ended, Observer, Settings
 from conduit_daemon.clients.listing import Listing
 from conduit_daemon.clients.port import Port, Standing
 from conduit_daemon.clients.session import Negotiated
-from conduit_daemon.config import Config
+from conduit_daemon.config import Config, LimitsConfig
 from conduit_daemon.errors import ClientError
 from conduit_daemon.hub.catalogue import Catalogue
 from conduit_daemon.hub.naming import build
@@ -158,23 +158,31 @@ async def governed(
         nursery.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def agent_of(
-    gate: Gate, bus: EventBus, dispatch: Any, *, principal: str = "tester", max_message: int = 1 << 20
-) -> AsyncIterator[socket.socket]:
-    """An agent's end of a connection whose requests go to `dispatch`; it does not block."""
+def gate_to_nothing(bus: EventBus) -> Gate:
+    """A gate behind which there is no server."""
+    nothing, _ = build([])
+    catalogue = Published(Catalogue(offered=nothing, known=nothing))
+    return Gate(catalogue=catalogue, policy=None, ports={}, limits=LimitsConfig(), bus=bus)
+
+
+def connection_of(
+    gate: Gate, bus: EventBus, dispatch: Any, *, principal: str = "tester", max_message: int = 1 << 20, **more: Any
+) -> tuple[Connection, socket.socket]:
+    """A connection whose requests go to `dispatch`, to be run, and the agent's end of it, which does not block."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setblocking(False)
+    context, who = Context(gate), Principal(principal)
     connection = Connection(
-        theirs,
-        dispatch,
-        context=Context(gate),
-        principal=Principal(principal),
-        control=False,
-        bus=bus,
-        max_message=max_message,
+        theirs, dispatch, context=context, principal=who, control=False, bus=bus, max_message=max_message, **more
     )
+    return connection, ours
+
+
+@asynccontextmanager
+async def agent_of(gate: Gate, bus: EventBus, dispatch: Any, **more: Any) -> AsyncIterator[socket.socket]:
+    """The agent's end of a connection that runs meanwhile; see `connection_of`."""
+    connection, ours = connection_of(gate, bus, dispatch, **more)
     with ours:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run)

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import connection_of, gate_to_nothing
 
-from conduit_daemon.config.model import LimitsConfig
-from conduit_daemon.hub.catalogue import Catalogue
-from conduit_daemon.hub.naming import build
-from conduit_daemon.model import Principal
-from conduit_daemon.pipeline.gate import Context, Gate
-from conduit_daemon.published import Published
 from conduit_daemon.rpc.budget import LITTLE, Budget
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.rpc.dispatch import Handler
@@ -106,23 +100,8 @@ class Staying:
 
 
 async def test_a_large_request_is_refused_alone_where_its_connection_held_too_much_before() -> None:
-    nothing, _ = build([])
-    bus = EventBus()
-    catalogue = Published(Catalogue(offered=nothing, known=nothing))
-    gate = Gate(catalogue=catalogue, policy=None, ports={}, limits=LimitsConfig(), bus=bus)
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    budget = Budget(100 * LITTLE)
-    connection = Connection(
-        theirs,
-        Staying(),
-        context=Context(gate),
-        principal=Principal("tester"),
-        control=False,
-        bus=bus,
-        max_message=1 << 20,
-        budget=budget,
-    )
+    bus, budget = EventBus(), Budget(100 * LITTLE)
+    connection, ours = connection_of(gate_to_nothing(bus), bus, Staying(), budget=budget)
 
     def line(number: int, method: str, size: int) -> bytes:
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {"text": "x" * size}}

@@ -10,15 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from in_process import connection_of, gate_to_nothing
 
 from conduit_daemon.clients.stderr import ErrorOutput
 from conduit_daemon.clients.stdio import LineDispatcher
-from conduit_daemon.config import LimitsConfig
-from conduit_daemon.hub.catalogue import Catalogue
-from conduit_daemon.hub.naming import build
-from conduit_daemon.model import Principal
-from conduit_daemon.pipeline.gate import Context, Gate
-from conduit_daemon.published import Published
 from conduit_daemon.rpc.connection import Connection
 from conduit_daemon.telemetry.events import EventBus
 
@@ -53,26 +48,7 @@ class NoMethods:
 )
 async def test_an_agents_lines(text: bytes) -> None:
     bus = EventBus()
-    nothing, _ = build([])
-    gate = Gate(
-        catalogue=Published(Catalogue(offered=nothing, known=nothing)),
-        policy=None,
-        ports={},
-        limits=LimitsConfig(),
-        bus=bus,
-    )
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    connection = Connection(
-        theirs,
-        NoMethods(),
-        context=Context(gate),
-        principal=Principal("tester"),
-        control=False,
-        bus=bus,
-        max_message=1 << 20,
-    )
+    connection, ours = connection_of(gate_to_nothing(bus), bus, NoMethods())
     turns, sent = Turns(), ours.send(text * 50_000)
     with ours:
         async with trio.open_nursery() as nursery:
